@@ -1,0 +1,52 @@
+"""Unsupervised domain adaptation by moment alignment: train where there are labels, work where there are none."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from momentalign.discrepancies.central_moment import CMDLoss, cmd, cmd_terms
+    from momentalign.discrepancies.correlation import CORALLoss, coral
+    from momentalign.discrepancies.maximum_mean import MMDLoss, mmd
+    from momentalign.estimators.classifier import MANNClassifier
+    from momentalign.estimators.persistence import load
+
+# Public name -> the module that defines it; bound on first use, so that the import itself costs nothing.
+_HOMES = {
+    "CMDLoss": "momentalign.discrepancies.central_moment",
+    "CORALLoss": "momentalign.discrepancies.correlation",
+    "MANNClassifier": "momentalign.estimators.classifier",
+    "MMDLoss": "momentalign.discrepancies.maximum_mean",
+    "cmd": "momentalign.discrepancies.central_moment",
+    "cmd_terms": "momentalign.discrepancies.central_moment",
+    "coral": "momentalign.discrepancies.correlation",
+    "load": "momentalign.estimators.persistence",
+    "mmd": "momentalign.discrepancies.maximum_mean",
+}
+
+__all__ = [
+    "CMDLoss",
+    "CORALLoss",
+    "MANNClassifier",
+    "MMDLoss",
+    "cmd",
+    "cmd_terms",
+    "coral",
+    "load",
+    "mmd",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'momentalign' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

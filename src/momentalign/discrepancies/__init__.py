@@ -1,0 +1,1 @@
+"""Distances between two samples: one file, one distance, one reference."""

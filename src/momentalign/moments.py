@@ -1,0 +1,210 @@
+r"""Sample moments: the mean, central moments and monomials that every distance is built from.
+
+Stands for c_j of Theorem 2 and the monomial vector of Eqs. (6) and (18) in Zellinger et al. (2019).
+
+All functions take tensors of shape ``(..., rows, width)``; leading dimensions are a stack of samples treated one by one.
+Moments are computed about a rough mean that is corrected afterwards: raw powers lose everything at an offset, and a rounded
+mean alone spoils the odd orders by :math:`3 c_2 \delta`.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from momentalign.errors import InvalidInputError, InvalidTypeError
+
+__all__ = [
+    "SampleMoments",
+    "central_moments",
+    "exponents",
+    "mean_difference",
+    "monomials",
+    "read_order",
+    "read_pair",
+    "read_sample",
+    "refuse_non_finite",
+    "sample_moments",
+]
+
+
+class SampleMoments(NamedTuple):
+    """Moments of one sample (or a stack of samples), in units of ``scale``."""
+
+    shift: Tensor
+    """(..., 1, width): the rough mean the sample was shifted by; a constant for gradients."""
+    residual: Tensor
+    """(..., 1, width): mean minus shift, at rounding size."""
+    centred: Tensor
+    """(..., rows, width): the sample minus its mean."""
+    central: Tensor
+    """(..., order - 1, width): central moments of orders 2 to order."""
+    magnitude: Tensor
+    """(..., order, width): absolute central moments of orders 1 to order; they set the rounding level of a difference."""
+
+
+def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleMoments:
+    r"""Return mean and central moments up to `order` of ``sample / scale``.
+
+    .. math:: c_1 = \frac1n \sum_i x_i, \qquad c_j = \frac1n \sum_i (x_i - c_1)^j, \quad j \ge 2
+
+    Parameters
+    ----------
+    sample
+        Shape (..., rows, width), float32 or float64.
+    order
+        Highest order, at least 1.
+    scale
+        The sample is divided by it; |b - a| gives the weights 1/|b - a|^j of Proposition 1.
+
+    Examples
+    --------
+    >>> moments = sample_moments(torch.tensor([[0.0], [1.0], [5.0]], dtype=torch.float64), 3)
+    >>> (moments.shift + moments.residual).item(), [round(c, 3) for c in moments.central.flatten().tolist()]
+    (2.0, [4.667, 6.0])
+    """
+    shift = sample.detach().mean(-2, keepdim=True)
+    shifted = sample - shift
+    if scale != 1.0:
+        shift, shifted = shift / scale, shifted / scale
+    residual = shifted.mean(-2, keepdim=True)
+    centred = shifted - residual
+    power = centred
+    central = []
+    magnitude = [centred.detach().abs().mean(-2)]
+    for j in range(2, order + 1):
+        power = power * centred
+        moment = power.mean(-2)
+        central.append(moment)
+        magnitude.append(moment.detach() if j % 2 == 0 else power.detach().abs().mean(-2))
+    stacked = torch.stack(central, -2) if central else centred.new_empty((*centred.shape[:-2], 0, centred.shape[-1]))
+    return SampleMoments(shift, residual, centred, stacked, torch.stack(magnitude, -2))
+
+
+def mean_difference(source: SampleMoments, target: SampleMoments) -> Tensor:
+    """Return the difference of two means, (..., width), without the rounding of either mean."""
+    return ((source.shift - target.shift) + (source.residual - target.residual)).squeeze(-2)
+
+
+def central_moments(sample: Tensor, order: int) -> Tensor:
+    """Return the mean (first row) and the central moments 2 to `order` as one tensor (..., order, width)."""
+    moments = sample_moments(sample, order)
+    return torch.cat([moments.shift + moments.residual, moments.central], -2)
+
+
+def exponents(width: int, order: int) -> list[tuple[int, ...]]:
+    """Return the exponent vectors of all monomials of one order in lexicographic order, as in Eq. (6).
+
+    There are C(order + width - 1, order) of them.
+
+    Examples
+    --------
+    >>> exponents(2, 3)
+    [(3, 0), (2, 1), (1, 2), (0, 3)]
+    """
+    return [
+        tuple(chosen.count(feature) for feature in range(width))
+        for chosen in combinations_with_replacement(range(width), order)
+    ]
+
+
+def monomials(sample: Tensor, order: int) -> Tensor:
+    r"""Return :math:`\boldsymbol\nu^{(j)}` of each row: every monomial of one order once, in the order of :func:`exponents`.
+
+    Examples
+    --------
+    >>> monomials(torch.tensor([[2.0, 3.0]]), 3)
+    tensor([[ 8., 12., 18., 27.]])
+    """
+    columns = list(sample.split(1, -1))
+    blocks = columns
+    for _ in range(order - 1):
+        blocks = [column * torch.cat(blocks[first:], -1) for first, column in enumerate(columns)]
+    return torch.cat(blocks, -1)
+
+
+def read_order(value: object, name: str) -> int:
+    """Return `value` as a whole number of at least 1, or say what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}=5.")
+    if value < 1:
+        raise InvalidInputError(f"{name} must be at least 1, got {value}; try {name}=5.")
+    return int(value)
+
+
+def read_pair(source: Any, target: Any) -> tuple[Tensor, Tensor, bool]:
+    """Return two samples as float tensors of one dtype on one device, and whether they came as tensors.
+
+    Anything numpy can read as a matrix of numbers is welcome; float16 and bfloat16 are widened to float32 so that sums and
+    powers keep their accuracy and range, and whole numbers to float64.
+    """
+    if isinstance(source, Tensor) != isinstance(target, Tensor):
+        raise InvalidTypeError(
+            f"source and target must both be torch tensors or both be arrays, got {type(source).__name__} and "
+            f"{type(target).__name__}; convert one of them."
+        )
+    differentiable = isinstance(source, Tensor)
+    source, target = read_sample(source, "source"), read_sample(target, "target")
+    if source.shape[-1] != target.shape[-1]:
+        raise InvalidInputError(
+            f"source has {source.shape[-1]} columns and target has {target.shape[-1]}; both must have the same features."
+        )
+    if source.device != target.device:
+        raise InvalidInputError(f"source is on {source.device} and target on {target.device}; move one of them.")
+    dtype = torch.promote_types(source.dtype, target.dtype)
+    return source.to(dtype), target.to(dtype), differentiable
+
+
+def read_sample(sample: Any, name: str) -> Tensor:
+    """Return one sample as a float32 or float64 tensor of shape (rows, width), or say what is wrong with it."""
+    tensor = sample if isinstance(sample, Tensor) else _from_array(sample, name)
+    if tensor.ndim != 2:
+        raise InvalidInputError(
+            f"{name} must be a matrix of rows and features, got shape {tuple(tensor.shape)}; reshape it to two dimensions."
+        )
+    if 0 in tensor.shape:
+        raise InvalidInputError(
+            f"{name} is empty, its shape is {tuple(tensor.shape)}; give at least one row and one column."
+        )
+    if not tensor.is_floating_point():
+        raise InvalidTypeError(f"{name} must hold real floating-point numbers, got {tensor.dtype}; convert it with .float().")
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def _from_array(sample: Any, name: str) -> Tensor:
+    if hasattr(sample, "tocsr"):
+        raise InvalidTypeError(f"{name} is a scipy sparse matrix; give a dense array, for instance {name}.toarray().")
+    array = np.asarray(sample)
+    if array.dtype.kind in "biu":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f":
+        raise InvalidTypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float first.")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+    # Torch knows neither negative strides nor read-only memory nor foreign byte order.
+    array = np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
+    return torch.from_numpy(array)
+
+
+def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor) -> None:
+    """Raise if a distance is not finite, naming the cause.
+
+    One look at the result replaces a look at every input. It is left out on accelerators, where it would stop the queue,
+    and inside function transforms, where there is no value to look at.
+    """
+    if value.device.type != "cpu" or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return
+    if bool(torch.isfinite(value.detach()).all()):
+        return
+    for name, sample in (("source", source), ("target", target)):
+        if not bool(torch.isfinite(sample.detach()).all()):
+            raise InvalidInputError(f"{name} holds NaN or infinite values; remove or impute them first.")
+    peak = max(source.detach().abs().max().item(), target.detach().abs().max().item())
+    raise InvalidInputError(
+        f"the powers of values as large as {peak:.3g} overflow {source.dtype}; give the range of the activations as interval=(a, b), "
+        "scale them, or lower the order."
+    )

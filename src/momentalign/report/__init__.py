@@ -1,0 +1,1 @@
+"""Results turned into figures, tables and one self-contained HTML page; needs no torch."""

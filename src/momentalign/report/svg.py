@@ -1,0 +1,196 @@
+"""A few strokes of SVG: a frame that maps data to the picture, axes, lines, areas and marks.
+
+Every figure of the report is drawn with these. Colours and fonts come from classes in ``templates/figure.css``, so that one
+drawing serves light, dark and print.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+import numpy as np
+from markupsafe import Markup, escape
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "Frame",
+    "area",
+    "axes",
+    "clipped",
+    "drawing",
+    "group",
+    "label",
+    "line",
+    "marks",
+    "number",
+    "rule",
+    "standalone",
+    "ticks",
+]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """The plotting area of a picture: data ranges, size and margins in picture units.
+
+    Examples
+    --------
+    >>> frame = Frame(x_range=(0, 10), y_range=(0, 1), width=120, height=80, left=10, right=10, top=10, bottom=10)
+    >>> frame.x([0, 5]).tolist(), frame.y([0, 1]).tolist()
+    ([10.0, 60.0], [70.0, 10.0])
+    """
+
+    x_range: tuple[float, float]
+    y_range: tuple[float, float]
+    width: float = 440
+    height: float = 300
+    left: float = 40
+    right: float = 10
+    top: float = 10
+    bottom: float = 36
+
+    @property
+    def right_edge(self) -> float:
+        """Where the plotting area ends on the right."""
+        return self.width - self.right
+
+    @property
+    def floor(self) -> float:
+        """Where the plotting area ends below."""
+        return self.height - self.bottom
+
+    def x(self, values: ArrayLike) -> Floats:
+        """Map data to horizontal positions."""
+        low, high = self.x_range
+        return self.left + (np.asarray(values, dtype=float) - low) / (high - low) * (self.right_edge - self.left)
+
+    def y(self, values: ArrayLike) -> Floats:
+        """Map data to vertical positions, upwards."""
+        low, high = self.y_range
+        return self.floor - (np.asarray(values, dtype=float) - low) / (high - low) * (self.floor - self.top)
+
+
+def number(value: float) -> str:
+    """Write a coordinate with one decimal, as short as it gets.
+
+    Examples
+    --------
+    >>> number(3.04), number(-0.01), number(12.26)
+    ('3', '0', '12.3')
+    """
+    return f"{value:.1f}".removesuffix(".0").replace("-0", "0") if abs(value) < 0.05 else f"{value:.1f}".removesuffix(".0")
+
+
+def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
+    """Return about `count` round numbers from `low` to `high`.
+
+    Examples
+    --------
+    >>> ticks(0, 0.83)
+    [0.0, 0.2, 0.4, 0.6, 0.8]
+    """
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(index * step, 12) for index in range(first, last + 1)]
+
+
+def drawing(width: float, height: float, title: str, children: Iterable[Markup]) -> Markup:
+    """Return a whole picture; `title` is what a screen reader says in its place."""
+    return Markup('<svg class="ma-figure" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        number(width), number(height), title, Markup("").join(children)
+    )
+
+
+def standalone(picture: Markup, *, width: float) -> str:
+    """Return `picture` as the text of an SVG file: the namespace, a width and the figure style inside."""
+    style = files("momentalign.report").joinpath("templates", "figure.css").read_text(encoding="utf-8")
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" '
+    head, _, rest = str(picture).partition(">")
+    return f"{head.replace('<svg ', opening, 1)}><style>{style}</style>{rest}\n"
+
+
+def group(css: str, children: Iterable[Markup], *, layer: str = "") -> Markup:
+    """Return a group of shapes; a named `layer` can be shown and hidden on the page."""
+    attribute = Markup(' data-layer="{}"').format(layer) if layer else ""
+    return Markup('<g class="{}"{}>{}</g>').format(css, attribute, Markup("").join(children))
+
+
+def line(x: ArrayLike, y: ArrayLike, css: str) -> Markup:
+    """Return an open line through picture points; points that are not finite are left out."""
+    return path(_run(*_finite(x, y)), css)
+
+
+def area(x: ArrayLike, y: ArrayLike, floor: float, css: str) -> Markup:
+    """Return the area between a line through picture points and `floor`."""
+    left, right = np.asarray(x, dtype=float)[[0, -1]]
+    return path(f"{_run(*_finite(x, y))}L{number(right)} {number(floor)}L{number(left)} {number(floor)}Z", css)
+
+
+def marks(x: ArrayLike, y: ArrayLike, stroke: str, css: str) -> Markup:
+    """Return one path that repeats a relative `stroke` at every picture point: far shorter than one element each."""
+    return path("".join(f"M{number(a)} {number(b)}{stroke}" for a, b in zip(*_finite(x, y), strict=True)), css)
+
+
+def path(commands: str, css: str) -> Markup:
+    """Return one path element."""
+    return Markup('<path class="{}" d="{}"/>').format(css, commands)
+
+
+def rule(x1: float, y1: float, x2: float, y2: float, css: str) -> Markup:
+    """Return one straight line."""
+    return path(f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}", css)
+
+
+def label(x: float, y: float, words: str, css: str = "ma-label", *, anchor: str = "middle") -> Markup:
+    """Return words at a picture point; `anchor` is start, middle or end."""
+    return Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
+        css, number(x), number(y), anchor, escape(words)
+    )
+
+
+def clipped(frame: Frame, children: Iterable[Markup]) -> Markup:
+    """Cut shapes off at the edges of the plotting area (a nested picture does so without an id that could clash)."""
+    box = [frame.left, frame.top, frame.right_edge - frame.left, frame.floor - frame.top]
+    x, y, width, height = (number(value) for value in box)
+    return Markup('<svg x="{0}" y="{1}" width="{2}" height="{3}" viewBox="{0} {1} {2} {3}">{4}</svg>').format(
+        x, y, width, height, Markup("").join(children)
+    )
+
+
+def axes(
+    frame: Frame,
+    *,
+    x_ticks: Sequence[tuple[float, str]] = (),
+    y_ticks: Sequence[tuple[float, str]] = (),
+    x_label: str = "",
+    y_label: str = "",
+) -> Markup:
+    """Return a floor line, light rules at the vertical ticks, tick words, and the names of both axes."""
+    parts = [rule(frame.left, float(frame.y(at)), frame.right_edge, float(frame.y(at)), "ma-rule") for at, _ in y_ticks]
+    parts.append(rule(frame.left, frame.floor, frame.right_edge, frame.floor, "ma-axis"))
+    parts += [label(frame.left - 6, float(frame.y(at)) + 4, words, anchor="end") for at, words in y_ticks]
+    parts += [label(float(frame.x(at)), frame.floor + 16, words) for at, words in x_ticks]
+    if x_label:
+        parts.append(label((frame.left + frame.right_edge) / 2, frame.floor + 32, x_label))
+    if y_label:
+        parts.append(label(frame.left, frame.top - 8, y_label, anchor="start"))
+    return Markup("").join(parts)
+
+
+def _finite(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the points whose two coordinates are finite."""
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    keep = np.isfinite(x) & np.isfinite(y)
+    return x[keep], y[keep]
+
+
+def _run(x: Floats, y: Floats) -> str:
+    """Return the path commands of a line through all points."""
+    return "M" + "L".join(f"{number(a)} {number(b)}" for a, b in zip(x, y, strict=True))
