@@ -1,7 +1,7 @@
 """A few strokes of SVG: a frame that maps data to the picture, axes, lines, areas and marks.
 
-Every figure of the report is drawn with these. Colours and fonts come from classes in ``templates/figure.css``, so that one
-drawing serves light, dark and print.
+Every figure of the report is drawn with these. Colours and fonts come from classes in ``templates/figure.css``, so that
+one drawing serves light, dark and print.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup, escape
@@ -17,15 +18,17 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "Frame",
+    "Picture",
     "area",
     "axes",
     "clipped",
-    "drawing",
     "group",
     "label",
     "line",
     "marks",
+    "mosaic",
     "number",
+    "path",
     "rule",
     "standalone",
     "ticks",
@@ -83,7 +86,8 @@ def number(value: float) -> str:
     >>> number(3.04), number(-0.01), number(12.26)
     ('3', '0', '12.3')
     """
-    return f"{value:.1f}".removesuffix(".0").replace("-0", "0") if abs(value) < 0.05 else f"{value:.1f}".removesuffix(".0")
+    words = f"{value:.1f}".removesuffix(".0")
+    return "0" if words == "-0" else words
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
@@ -101,19 +105,39 @@ def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
     return [round(index * step, 12) for index in range(first, last + 1)]
 
 
-def drawing(width: float, height: float, title: str, children: Iterable[Markup]) -> Markup:
-    """Return a whole picture; `title` is what a screen reader says in its place."""
-    return Markup('<svg class="ma-figure" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        number(width), number(height), title, Markup("").join(children)
-    )
+class Picture(NamedTuple):
+    """A whole picture; `title` is what a screen reader says in its place."""
+
+    width: float
+    height: float
+    title: str
+    content: Markup
+
+    def __html__(self) -> Markup:
+        """Return the picture as an element of a page."""
+        return Markup('<svg class="ma-figure" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+            number(self.width), number(self.height), self.title, self.content
+        )
 
 
-def standalone(picture: Markup, *, width: float) -> str:
-    """Return `picture` as the text of an SVG file: the namespace, a width and the figure style inside."""
+def mosaic(title: str, rows: Sequence[Sequence[Picture]], *, gap: float = 16) -> Picture:
+    """Set pictures of one size in rows and columns of one picture."""
+    first = rows[0][0]
+    across, down = first.width + gap, first.height + gap
+    placed = [
+        Markup('<g transform="translate({} {})">{}</g>').format(number(i * across), number(j * down), picture.content)
+        for j, row in enumerate(rows)
+        for i, picture in enumerate(row)
+    ]
+    return Picture(max(map(len, rows)) * across - gap, len(rows) * down - gap, title, Markup("").join(placed))
+
+
+def standalone(picture: Picture) -> str:
+    """Return a picture as the text of an SVG file: with the namespace, a size and the figure style inside."""
     style = files("momentalign.report").joinpath("templates", "figure.css").read_text(encoding="utf-8")
-    opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" '
-    head, _, rest = str(picture).partition(">")
-    return f"{head.replace('<svg ', opening, 1)}><style>{style}</style>{rest}\n"
+    size = f'width="{number(picture.width)}" height="{number(picture.height)}"'
+    head, _, rest = str(picture.__html__()).partition(">")
+    return f'{head} xmlns="http://www.w3.org/2000/svg" {size}><style>\n{style}</style>{rest}\n'
 
 
 def group(css: str, children: Iterable[Markup], *, layer: str = "") -> Markup:

@@ -1,0 +1,1 @@
+"""Benchmark data, generators and paired batches."""

@@ -1,0 +1,285 @@
+"""MANNClassifier: a classifier that learns on the source and works on the target (Algorithm 1).
+
+Moment Alignment Neural Network of Zellinger et al. (2019), Section 5, as a scikit-learn estimator.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.domains import read_domains
+from momentalign.estimators.progress import training_progress
+from momentalign.moments import read_order
+from momentalign.networks import Layer, Matrix, activations, outputs, probabilities
+from momentalign.training.recipe import Distance, Member, Optimizer, OptimizerName, Recipe, Task
+from momentalign.training.stack import train_stack
+
+__all__ = ["MANNClassifier", "named_distance"]
+
+# Rows that are predicted at once: bounds the memory that widening to float64 takes.
+CHUNK = 16384
+
+
+class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Neural network classifier whose hidden activations are aligned between a source and a target domain.
+
+    Minimises :math:`\mathcal L(h(X_S), y_S) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (26): the cross-entropy on the
+    labelled source plus a distance between the hidden activations of both domains. Without target data it is a plain
+    sigmoid network.
+
+    Parameters
+    ----------
+    hidden
+        Units of each hidden layer; the last one is aligned.
+    discrepancy
+        ``"cmd"``, ``"cv-cmd"`` (with all cross-variances), ``"mmd"``, ``"coral"``, None (plain network), or a callable that
+        takes two batches of activations and returns a scalar tensor, such as ``ma.MMDLoss(beta=1.2)``.
+    weight
+        The weight :math:`\lambda` of the distance.
+    n_moments
+        The number of moments of ``"cmd"`` and ``"cv-cmd"``.
+    optimizer
+        ``"adagrad"`` (sparse data), ``"adadelta"`` (dense data), ``"sgd"`` or ``"adam"``.
+    learning_rate
+        None takes the paper's: 0.01 for Adagrad and SGD, 1 for Adadelta, 0.001 for Adam.
+    batch_size
+        Rows of each domain in an update; None for the whole sample.
+    max_epochs, patience
+        Train at most so many epochs; stop after `patience` epochs without a lower validation loss (None: never).
+    validation_fraction
+        Part of the source held out to stop early and to choose the epoch with the best accuracy; 0 holds out nothing.
+    device
+        ``"cpu"``, ``"cuda"``, ... or ``"auto"``: a GPU if there is one.
+    random_state
+        Seed of the initial weights and of the split; the same seed gives the same bits, whatever the number of threads.
+    verbose
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The class labels.
+    coefs_, intercepts_ : list of ndarray
+        Weights (inputs, outputs) and biases of each layer.
+    n_epochs_, best_epoch_ : int
+        Epochs trained, and the one whose weights were kept.
+    history_ : dict of list
+        Per epoch: ``source_loss``, ``distance``, ``validation_loss``, ``validation_accuracy``.
+
+    Examples
+    --------
+    >>> import numpy as np, momentalign as ma
+    >>> random = np.random.default_rng(0)
+    >>> X, y = random.normal(size=(200, 2)), np.repeat(["left", "right"], 100)
+    >>> X[y == "right"] += 3
+    >>> model = ma.MANNClassifier(hidden=(8,), max_epochs=200, learning_rate=0.1, random_state=0)
+    >>> bool(model.fit(X, y, X_target=X + [0.0, 1.0]).score(X + [0.0, 1.0], y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (50,),
+        discrepancy: str | Distance | None = "cmd",
+        weight: float = 1.0,
+        n_moments: int = 5,
+        optimizer: OptimizerName = "adagrad",
+        learning_rate: float | None = None,
+        batch_size: int | None = 300,
+        max_epochs: int = 1500,
+        patience: int | None = 10,
+        validation_fraction: float = 0.3,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.discrepancy = discrepancy
+        self.weight = weight
+        self.n_moments = n_moments
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None, y_target: Any = None) -> Self:
+        """Train on labelled source rows and, where given, unlabelled target rows.
+
+        Parameters
+        ----------
+        X, y
+            Source rows (array, DataFrame or CSR matrix) and their labels; with `sample_domain` the rows of all domains.
+        X_target
+            Target rows, with the same columns.
+        sample_domain
+            One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
+        y_target
+            Labels of some target rows, NaN, None or -1 where unknown; those rows join the labelled ones.
+        """
+        recipe, distance = self._recipe(), named_distance(self.discrepancy, self.n_moments)
+        weight = _read_number(self.weight, "weight", least=0.0)
+        domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
+        check_classification_targets(domains.labels)
+        self.classes_, codes = np.unique(domains.labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
+            )
+        seed = _read_seed(self.random_state)
+        task = self._task(domains.source, codes, domains.target, seed)
+        member = Member(seed, weight if domains.target is not None else 0.0, distance)
+        with training_progress(type(self).__name__, verbose=self.verbose) as progress:
+            (network,) = train_stack(task, recipe, [member], device=_read_device(self.device), progress=progress)
+        self.coefs_ = [layer.weight for layer in network.layers]
+        self.intercepts_ = [layer.bias for layer in network.layers]
+        self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
+        self.history_ = dict(vars(network.history))
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row, in order."""
+        scores = self._apply(outputs, X)
+        return np.asarray(self.classes_[scores.argmax(axis=1)])
+
+    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the probability of each class, (rows, classes), in the order of ``classes_``."""
+        return self._apply(probabilities, X)
+
+    def transform(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the hidden activations of each row, (rows, width), values in [0, 1]."""
+        return self._apply(activations, X)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a folder: safetensors and a JSON manifest; read it back with ``ma.load(path)``."""
+        from momentalign.estimators.persistence import save
+
+        save(self, path)
+
+    def _apply(self, function: Any, X: Any) -> NDArray[np.floating[Any]]:
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+        # In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
+        layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(self.coefs_, self.intercepts_, strict=True)]
+        chunks = [X[start : start + CHUNK].astype(np.float64) for start in range(0, X.shape[0], CHUNK)]
+        return np.concatenate([function(layers, rows) for rows in chunks]).astype(X.dtype, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coefs_[-1].shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _recipe(self) -> Recipe:
+        try:
+            hidden = tuple(read_order(units, "hidden") for units in self.hidden)
+        except TypeError:
+            raise InvalidTypeError(
+                f"hidden must be a sequence of whole numbers, got {self.hidden!r}; try hidden=(50,)."
+            ) from None
+        if not hidden:
+            raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
+        return Recipe(
+            hidden=hidden,
+            optimizer=Optimizer(self.optimizer, self.learning_rate),
+            batch_size=None if self.batch_size is None else read_order(self.batch_size, "batch_size"),
+            max_epochs=read_order(self.max_epochs, "max_epochs"),
+            patience=None if self.patience is None else read_order(self.patience, "patience"),
+        )
+
+    def _task(self, source: Matrix, codes: NDArray[np.intp], target: Matrix | None, seed: int) -> Task:
+        """Shuffle both domains once and hold out the last part of the source, every class in both parts."""
+        fraction = _read_number(self.validation_fraction, "validation_fraction", least=0.0)
+        if fraction >= 1.0:
+            raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
+        training, held_out = _hold_out(codes, fraction, seed)
+        source = source.astype(np.float32)
+        if target is not None:
+            order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
+            target = target[order].astype(np.float32)
+        validation = {} if held_out is None else {"validation": source[held_out], "validation_labels": codes[held_out]}
+        return Task(source[training], codes[training], target, len(self.classes_), **validation)
+
+
+def named_distance(discrepancy: str | Distance | None, n_moments: int) -> Distance | None:
+    """Return the distance a name stands for; callables are taken as they are."""
+    if discrepancy is None:
+        return None
+    if callable(discrepancy):
+        return discrepancy
+    order = read_order(n_moments, "n_moments")
+    if discrepancy == "cmd":
+        return CMDLoss(order)
+    if discrepancy == "cv-cmd":
+        return CMDLoss(order, cross=2)
+    if discrepancy == "mmd":
+        return MMDLoss()
+    if discrepancy == "coral":
+        return CORALLoss()
+    raise InvalidInputError(
+        f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", None or a callable, got {discrepancy!r}.'
+    )
+
+
+def _hold_out(
+    codes: NDArray[np.intp], fraction: float, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+    """Split rows into training and validation, classes in proportion; nothing is held out where a class is too small."""
+    order = np.random.default_rng([seed, 0]).permutation(len(codes))
+    classes = len(np.unique(codes))
+    held_out = math.ceil(fraction * len(codes))
+    if fraction == 0.0 or np.bincount(codes).min() < 2 or held_out < classes or len(codes) - held_out < classes:
+        return order, None
+    training, validation = train_test_split(order, test_size=held_out, stratify=codes[order], shuffle=True, random_state=seed % 2**32)
+    return training, validation
+
+
+def _read_number(value: object, name: str, *, least: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidTypeError(f"{name} must be a number, got {value!r}.")
+    if not (math.isfinite(value) and value >= least):
+        raise InvalidInputError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")
+    return float(value)
+
+
+def _read_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
+    """Return a seed; drawing one for None leaves the global random state alone."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral) or random_state < 0:
+        raise InvalidInputError(f"random_state must be a whole number of at least 0, a RandomState or None, got {random_state!r}.")
+    return int(random_state)
+
+
+def _read_device(device: str) -> str:
+    if device != "auto":
+        return str(device)
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -1,0 +1,133 @@
+"""Two domains as they reach an estimator: split, checked, and never mixed up.
+
+Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled target sample.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d, validate_data
+
+from momentalign.errors import InvalidInputError
+from momentalign.networks import Matrix
+
+__all__ = ["Domains", "read_domains"]
+
+Labels = NDArray[Any]
+
+
+class Domains(NamedTuple):
+    """Labelled rows and unlabelled target rows."""
+
+    source: Matrix
+    labels: Labels
+    target: Matrix | None
+
+
+def read_domains(
+    estimator: BaseEstimator, X: Any, y: Any, X_target: Any, *, sample_domain: Any = None, y_target: Any = None
+) -> Domains:
+    """Return the domains of one call of ``fit``, checked, or say what is wrong with them.
+
+    `X` and `y` are the source, `X_target` the target; or `X` holds both and `sample_domain` says which rows are which:
+    positive ids are sources, negative ids are targets, whose labels in `y` are not looked at. Target rows with a label in
+    `y_target` join the labelled rows.
+    """
+    if y is None:
+        raise InvalidInputError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None; give the source labels."
+        )
+    if sample_domain is not None and X_target is not None:
+        raise InvalidInputError("give either X_target or sample_domain, not both: each names the target rows.")
+    X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    if sample_domain is not None:
+        X, y, X_target = _split_by_sign(X, y, sample_domain)
+    elif X_target is not None:
+        _refuse_cut_target(X, X_target)
+        X_target = _read_target(estimator, X_target)
+    if y.dtype.kind == "f":
+        assert_all_finite(y, input_name="y")
+    _refuse_single_rows(X, X_target)
+    if y_target is not None:
+        X, y = _add_labelled_target(X, y, X_target, y_target)
+    return Domains(X, y, X_target)
+
+
+def _read_target(estimator: BaseEstimator, X_target: Any) -> Matrix:
+    try:
+        return validate_data(estimator, X_target, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+    except ValueError as error:
+        raise InvalidInputError(f"X_target does not fit X: {error}") from error
+
+
+def _split_by_sign(X: Matrix, y: Labels, sample_domain: Any) -> tuple[Matrix, Labels, Matrix | None]:
+    domain = np.asarray(sample_domain)
+    if domain.shape != y.shape or domain.dtype.kind not in "iu":
+        raise InvalidInputError(
+            f"sample_domain must be one whole number per row of X ({y.shape[0]}), got {domain.dtype} of shape {domain.shape}."
+        )
+    if (domain == 0).any():
+        raise InvalidInputError("sample_domain holds 0; use positive ids for sources and negative ids for targets.")
+    source = domain > 0
+    if not source.any():
+        raise InvalidInputError("sample_domain has no positive id: there is no source row to learn from.")
+    return X[source], y[source], None if source.all() else X[~source]
+
+
+def _refuse_single_rows(X: Matrix, X_target: Matrix | None) -> None:
+    for name, rows in (("the source", X), ("the target", X_target)):
+        if rows is not None and rows.shape[0] < 2:
+            raise InvalidInputError(f"{name} has 1 sample only (n_samples=1); a distribution needs at least 2 rows.")
+
+
+def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target: Any) -> tuple[Matrix, Labels]:
+    labels = np.asarray(y_target)
+    if X_target is None or labels.shape != (X_target.shape[0],):
+        rows = 0 if X_target is None else X_target.shape[0]
+        raise InvalidInputError(
+            f"y_target must hold one entry per target row ({rows}), got shape {labels.shape}; mark missing ones with NaN, None or -1."
+        )
+    known = ~_missing(labels, y)
+    if not known.any():
+        return X, y
+    if hasattr(X, "tocsr"):
+        from scipy.sparse import vstack
+
+        joined = vstack([X, X_target[known]], format="csr")
+    else:
+        joined = np.concatenate([X, X_target[known]])
+    return joined, np.concatenate([y, labels[known].astype(y.dtype)])
+
+
+def _missing(labels: Labels, source_labels: Labels) -> NDArray[np.bool_]:
+    """NaN, None and, unless it is a class of the source, -1 mark a missing label."""
+    missing = np.array([label is None or label != label for label in labels.tolist()])
+    if labels.dtype.kind in "iuf" and not (source_labels == -1).any():
+        missing |= labels == -1
+    return missing
+
+
+def _refuse_cut_target(X: Matrix, X_target: Any) -> None:
+    """Raise where a cross-validation of scikit-learn may have cut X_target along with X.
+
+    Its search and validation tools take any argument as long as X for row-aligned and cut it, without a word: the model
+    would be adapted to a part of the target only. Nothing in the arrays tells, so the callers are looked at.
+    """
+    if not hasattr(X_target, "shape") or X_target.shape[0] != X.shape[0]:
+        return
+    frame = sys._getframe()
+    while frame.f_back is not None:
+        frame = frame.f_back
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(("sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.")):
+            raise InvalidInputError(
+                f"X_target has as many rows as X inside {module}, which cuts such arguments like rows of X; hand over both "
+                "domains as one X with sample_domain instead."
+            )

@@ -1,0 +1,122 @@
+"""Saving and loading fitted estimators: numbers and names, never code."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignWarning
+from momentalign.training.checkpoints import read_folder, write_folder
+
+__all__ = ["load", "save"]
+
+# Class name in a manifest -> the module that defines it. A name that is not here is refused.
+_HOMES = {"MANNClassifier": "momentalign.estimators.classifier"}
+
+
+def save(estimator: Any, path: str | Path) -> None:
+    """Write a fitted estimator to a folder, replacing an earlier model there in one step."""
+    from sklearn.utils.validation import check_is_fitted
+
+    from momentalign import __version__
+
+    check_is_fitted(estimator)
+    arrays = {}
+    for index, (weight, bias) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True)):
+        arrays[f"coef_{index}"], arrays[f"intercept_{index}"] = weight, bias
+    description = {
+        "class": type(estimator).__name__,
+        "momentalign": __version__,
+        "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "classes": _write_labels(estimator.classes_),
+        "features": estimator.n_features_in_,
+        "feature_names": list(getattr(estimator, "feature_names_in_", [])),
+        "n_epochs": estimator.n_epochs_,
+        "best_epoch": estimator.best_epoch_,
+        "history": estimator.history_,
+    }
+    write_folder(path, arrays, description)
+
+
+def load(path: str | Path) -> Any:
+    """Return the estimator that ``save`` wrote to a folder.
+
+    The digests of all files are checked before any of them is parsed; a folder that is damaged, forged or from a newer
+    version raises :class:`~momentalign.errors.DamagedFileError` and builds nothing.
+
+    Examples
+    --------
+    >>> import tempfile, momentalign as ma
+    >>> X, y = [[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]
+    >>> model = ma.MANNClassifier(hidden=(3,), max_epochs=5, random_state=0).fit(X, y)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.save(folder)
+    ...     bool((ma.load(folder).predict(X) == model.predict(X)).all())
+    True
+    """
+    arrays, description = read_folder(path)
+    try:
+        return _build(arrays, description)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedFileError(f"{path} does not describe a model of ours ({error}); save the model again.") from error
+
+
+def _build(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Any:
+    name = description["class"]
+    estimator = getattr(importlib.import_module(_HOMES[name]), name)(**description["parameters"])
+    count = len(arrays) // 2
+    estimator.coefs_ = [arrays[f"coef_{index}"] for index in range(count)]
+    estimator.intercepts_ = [arrays[f"intercept_{index}"] for index in range(count)]
+    estimator.classes_ = _read_labels(description["classes"])
+    estimator.n_features_in_ = int(description["features"])
+    if description["feature_names"]:
+        estimator.feature_names_in_ = np.array(description["feature_names"], dtype=object)
+    estimator.n_epochs_, estimator.best_epoch_ = int(description["n_epochs"]), int(description["best_epoch"])
+    estimator.history_ = {key: [float(value) for value in values] for key, values in description["history"].items()}
+    _check_shapes(estimator)
+    return estimator
+
+
+def _check_shapes(estimator: Any) -> None:
+    sizes = [estimator.n_features_in_, *estimator.hidden, len(estimator.classes_)]
+    expected = list(zip(sizes[:-1], sizes[1:], strict=True))
+    if [weight.shape for weight in estimator.coefs_] != expected:
+        raise ValueError(f"weights of shapes {expected} are expected")
+    if [bias.shape for bias in estimator.intercepts_] != [(units,) for _, units in expected]:
+        raise ValueError("biases do not fit the weights")
+
+
+def _plain(name: str, value: Any) -> Any:
+    """Return a parameter as JSON holds it; what only code can express is left out, and said."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (tuple, list)):
+        return [_plain(name, part) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    warnings.warn(
+        f"{name}={value!r} is not saved, a model folder holds no code; the loaded model has {name}=None and predicts the same.",
+        MomentAlignWarning,
+        stacklevel=5,
+    )
+    return None
+
+
+def _write_labels(classes: NDArray[Any]) -> dict[str, Any]:
+    values = classes.tolist()
+    if not all(isinstance(value, (bool, int, float, str)) for value in values):
+        raise InvalidInputError(f"classes of type {type(values[0]).__name__} cannot be saved; use numbers or strings.")
+    kind = "object" if classes.dtype == object else classes.dtype.str
+    return {"dtype": kind, "values": values}
+
+
+def _read_labels(labels: Mapping[str, Any]) -> NDArray[Any]:
+    if labels["dtype"] != "object" and np.dtype(labels["dtype"]).kind not in "biufU":
+        raise ValueError("labels are numbers or strings")
+    return np.array(labels["values"], dtype=labels["dtype"])

@@ -1,0 +1,40 @@
+"""A progress bar for training: epoch, source loss, distance, validation accuracy, time left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from momentalign.training.stack import EpochReport
+
+__all__ = ["training_progress"]
+
+
+@contextmanager
+def training_progress(title: str, *, verbose: int) -> Iterator[Callable[[EpochReport], None] | None]:
+    """Yield a function that shows one epoch, or None where `verbose` is 0. The bar goes to standard error."""
+    if not verbose:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None, figures="")
+
+        def show(report: EpochReport) -> None:
+            bar.update(task, completed=report.epoch, total=report.max_epochs, figures=describe(report))
+
+        yield show
+
+
+def describe(report: EpochReport) -> str:
+    """Return the figures of an epoch in one line."""
+    parts = [f"source loss {report.source_loss:.4f}", f"distance {report.distance:.4f}"]
+    if not math.isnan(report.validation_accuracy):
+        parts.append(f"validation accuracy {report.validation_accuracy:.3f}")
+    return ", ".join(parts)

@@ -1,0 +1,114 @@
+"""One self-contained HTML page: a title, a lead sentence, facts and sections; style, script and figures inside."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from momentalign.errors import InvalidInputError
+from momentalign.report.parts import ENVIRONMENT, Fact, facts
+
+__all__ = ["PAPER", "Section", "read_result", "render_page", "write_page"]
+
+PAPER = Markup(
+    '<a href="https://doi.org/10.1016/j.ins.2019.01.025">Zellinger et al., Information Sciences 483 (2019), 174-191</a>'
+)
+"""The paper whose figures the pages redraw; the only address a page points to."""
+
+
+class Section(NamedTuple):
+    """A headed part of a page."""
+
+    title: str
+    parts: Sequence[Markup]
+
+    @property
+    def anchor(self) -> str:
+        """The title as an address within the page."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
+
+
+def render_page(
+    title: str,
+    lead: str,
+    sections: Sequence[Section],
+    *,
+    numbers: Iterable[Fact] = (),
+    versions: Mapping[str, str] | None = None,
+) -> str:
+    """Return the page as text; the same arguments give the same bytes.
+
+    Parameters
+    ----------
+    title, lead
+        The heading and the one sentence that says what was found; both are escaped.
+    sections
+        What the page shows, in order; the parts come from :mod:`momentalign.report.parts`.
+    numbers
+        The few numbers to remember, shown under the lead.
+    versions
+        Names and versions for the foot of the page.
+
+    Examples
+    --------
+    >>> page = render_page("A < B", "One sentence.", [Section("First part", [Markup("<p>Text.</p>")])])
+    >>> "<h1>A &lt; B</h1>" in page, 'id="first-part"' in page
+    (True, True)
+    """
+    entries = list(numbers)
+    return ENVIRONMENT.get_template("page.html").render(
+        title=title,
+        lead=lead,
+        facts=facts(entries) if entries else "",
+        sections=sections,
+        versions=versions or {},
+    )
+
+
+def write_page(page: str, path: str | os.PathLike[str]) -> Path:
+    """Write a page whole or not at all: to a temporary file beside it, then renamed; return its path."""
+    goal = Path(path)
+    handle, name = tempfile.mkstemp(dir=goal.parent, prefix=f".{goal.name}.", suffix=".part")
+    part = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(page)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(0o644)
+        part.replace(goal)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(goal.parent)
+    return goal
+
+
+def read_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> None:
+    """Refuse a result of another kind or one that lacks something the page shows."""
+    if result.get("kind") != kind:
+        raise InvalidInputError(
+            f"result['kind'] is {result.get('kind')!r}, but this page shows {kind!r}; pass that result."
+        )
+    missing = [key for key in keys if key not in result]
+    if missing:
+        raise InvalidInputError(
+            f"result lacks {', '.join(missing)}; run `momentalign reproduce {kind}` again to get all."
+        )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last; systems that cannot open a folder keep it anyway."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,155 @@
+"""The building blocks of a page: text, facts, figures, keys, tables and a picker, each a few lines of HTML.
+
+The HTML stands in ``templates/parts.html``; every value is escaped there, so any string may be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, cast
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from momentalign.report.svg import Picture
+
+__all__ = [
+    "ENVIRONMENT",
+    "Bar",
+    "Cell",
+    "Choice",
+    "Fact",
+    "Sign",
+    "definitions",
+    "facts",
+    "figure",
+    "heading",
+    "key",
+    "percent",
+    "picker",
+    "row",
+    "table",
+    "text",
+    "toggles",
+]
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("momentalign.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+class Fact(NamedTuple):
+    """One number to remember: large value, its name, a note below."""
+
+    value: str
+    name: str
+    note: str = ""
+
+
+class Sign(NamedTuple):
+    """One entry of a key: a sample of the ink, what it stands for, and the layer it shows and hides."""
+
+    content: Markup
+    words: str
+    layer: str = ""
+    wide: bool = False
+
+
+class Cell(NamedTuple):
+    """One cell of a table; a `value` sets it to the right and sorts it as a number."""
+
+    words: str
+    value: float | None = None
+
+
+class Bar(NamedTuple):
+    """A thin bar in a picker's button; `share` is its length in percent."""
+
+    css: str
+    share: int
+
+
+class Choice(NamedTuple):
+    """One entry of a picker: a button with thin bars, and the panel it shows."""
+
+    anchor: str
+    name: str
+    bars: Sequence[Bar]
+    panel: Markup
+
+
+def percent(share: float) -> str:
+    """Write a share in percent with one decimal and a space that does not break.
+
+    Examples
+    --------
+    >>> percent(0.8814).replace(chr(160), " ")
+    '88.1 %'
+    """
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def text(words: str | Markup) -> Markup:
+    """Return a paragraph."""
+    return _macro("text")(words)
+
+
+def heading(words: str) -> Markup:
+    """Return a heading inside a section."""
+    return _macro("heading")(words)
+
+
+def facts(entries: Iterable[Fact]) -> Markup:
+    """Return a row of cards with one large number each."""
+    return _macro("facts")(list(entries))
+
+
+def figure(picture: Picture, caption: str = "", *, note: str = "", narrow: bool = False) -> Markup:
+    """Return a picture on a card under its caption; a `narrow` one is no wider than the text."""
+    return _macro("figure")(picture, caption, note, "narrow" if narrow else "")
+
+
+def row(parts: Sequence[Markup], *, least: str = "20rem", css: str = "") -> Markup:
+    """Set parts side by side while each keeps the width `least`, one under the other on a phone."""
+    return _macro("row")(parts, least, css)
+
+
+def key(entries: Sequence[Sign]) -> Markup:
+    """Return what the inks of a figure stand for."""
+    return _macro("key")(entries)
+
+
+def toggles(entries: Sequence[Sign]) -> Markup:
+    """Return a key whose entries show and hide their layer in all figures of the section."""
+    return _macro("toggles")(entries)
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    footer: Sequence[Cell] = (),
+    sortable: bool = True,
+) -> Markup:
+    """Return a table in a box that scrolls by itself; the footer stays below when rows are sorted."""
+    return _macro("table")(caption, columns, rows, footer, sortable)
+
+
+def definitions(pairs: Iterable[tuple[str, str | Markup]]) -> Markup:
+    """Return names and what they are."""
+    return _macro("definitions")(list(pairs))
+
+
+def picker(choices: Sequence[Choice]) -> Markup:
+    """Return buttons that show one panel at a time; without scripts all panels stand one under the other."""
+    return _macro("picker")(choices)
+
+
+def _macro(name: str) -> Callable[..., Markup]:
+    """Return a macro of ``templates/parts.html``."""
+    return cast(Callable[..., Markup], getattr(ENVIRONMENT.get_template("parts.html").module, name))

@@ -1,0 +1,1 @@
+"""Training: stacks of shallow networks, and what is written of them."""

@@ -1,0 +1,180 @@
+"""The batched engine: the weights of all networks stacked, every update one batched product (Algorithm 1).
+
+Made for GPUs and for anything unusual (any callable distance, several hidden layers); gradients by autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from momentalign.data.pairing import Rows
+from momentalign.errors import InvalidInputError
+from momentalign.networks import Layer, Matrix
+from momentalign.training.objective import StackDistance
+from momentalign.training.recipe import EpochFigures, Member, Optimizer, Recipe, Task, ValidationFigures
+
+__all__ = ["BatchedEngine", "one_thread"]
+
+
+class BatchedEngine:
+    """Trains a stack of networks with torch on any device."""
+
+    def __init__(
+        self,
+        task: Task,
+        recipe: Recipe,
+        members: Sequence[Member],
+        *,
+        device: str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self._device = _open_device(device)
+        self._dtype = dtype
+        self._members = list(members)
+        self._epoch = recipe.epoch(task)
+        self._source = _RowReader(task.source, self._device, dtype)
+        self._target = None if task.target is None else _RowReader(task.target, self._device, dtype)
+        self._labels = torch.as_tensor(task.labels, device=self._device)
+        if task.validation is not None and task.validation_labels is not None:
+            self._validation = _RowReader(task.validation, self._device, dtype)
+            self._validation_labels = torch.as_tensor(task.validation_labels, device=self._device)
+            self._validation_rows = np.arange(task.validation.shape[0])
+        starts = [member.start(task, recipe) for member in members]
+        self._parameters = [
+            torch.tensor(np.stack(values), dtype=dtype, device=self._device, requires_grad=True)
+            for layer in zip(*starts, strict=True)
+            for values in ([part.weight for part in layer], [part.bias[None] for part in layer])
+        ]
+        self._optimizer = _optimizer(recipe.optimizer, self._parameters)
+        self._decay = torch.optim.lr_scheduler.LambdaLR(
+            self._optimizer, lambda update: 1.0 / (1.0 + recipe.optimizer.decay * update)
+        )
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Set what depends on which networks are left."""
+        self._distance = StackDistance(self._members if self._target is not None else [])
+        self._weights = torch.tensor([member.weight for member in self._members], dtype=self._dtype, device=self._device)
+
+    def run_epoch(self) -> EpochFigures:
+        """Train every network for one epoch."""
+        with one_thread():
+            figures = torch.stack([self._update(*rows) for rows in self._epoch]).mean(0)
+        source_loss, distance = figures.double().cpu().numpy()
+        return EpochFigures(source_loss, distance)
+
+    def _update(self, source_rows: Rows, target_rows: Rows | None) -> Tensor:
+        """Make one gradient step, Eq. (27), and return losses and distances (2, stack) before it."""
+        source, outputs = self._forward(self._source(source_rows))
+        loss = _cross_entropy(outputs, self._labels[torch.as_tensor(source_rows, device=self._device)])
+        distance = torch.zeros_like(loss)
+        if self._distance.needed and self._target is not None and target_rows is not None:
+            target = self._hidden(self._target(target_rows))
+            distance = self._distance(source, target)
+        self._optimizer.zero_grad()
+        (loss + self._weights * distance).sum().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._decay.step()
+        return torch.stack([loss.detach(), distance.detach()])
+
+    def validate(self) -> ValidationFigures:
+        """Evaluate every network on the held-out source rows."""
+        with torch.no_grad(), one_thread():
+            _, outputs = self._forward(self._validation(self._validation_rows))
+            loss = _cross_entropy(outputs, self._validation_labels)
+            accuracy = (outputs.argmax(-1) == self._validation_labels).double().mean(-1)
+        return ValidationFigures(loss.double().cpu().numpy(), accuracy.cpu().numpy())
+
+    def layers(self, index: int) -> list[Layer]:
+        """Return a copy of the weights of one network."""
+        arrays = [parameter[index].detach().cpu().numpy().copy() for parameter in self._parameters]
+        return [Layer(weight, bias[0]) for weight, bias in zip(arrays[::2], arrays[1::2], strict=True)]
+
+    def retain(self, indices: Sequence[int]) -> None:
+        """Go on with these networks only; the optimizer's state is cut along with the weights."""
+        chosen = torch.tensor(indices, device=self._device)
+        self._members = [self._members[index] for index in indices]
+        for parameter in self._parameters:
+            state = self._optimizer.state[parameter]
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    state[name] = value[chosen]
+            parameter.data = parameter.data[chosen]
+            parameter.grad = None
+        self._prepare()
+
+    def _hidden(self, rows: Tensor) -> Tensor:
+        for weight, bias in zip(self._parameters[:-2:2], self._parameters[1:-2:2], strict=True):
+            rows = torch.sigmoid(torch.matmul(rows, weight) + bias)
+        return rows
+
+    def _forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self._hidden(rows)
+        return hidden, torch.matmul(hidden, self._parameters[-2]) + self._parameters[-1]
+
+
+class _RowReader:
+    """Rows of a matrix as tensors: dense data are moved to the device once, sparse rows are made dense batch by batch."""
+
+    def __init__(self, matrix: Matrix, device: torch.device, dtype: torch.dtype) -> None:
+        self._device, self._dtype = device, dtype
+        self._sparse = matrix if hasattr(matrix, "tocsr") else None
+        self._dense = None if self._sparse is not None else torch.tensor(matrix, dtype=dtype, device=device)
+
+    def __call__(self, rows: Rows) -> Tensor:
+        if self._dense is None:
+            assert self._sparse is not None  # noqa: S101
+            return torch.tensor(self._sparse[rows].toarray(), dtype=self._dtype, device=self._device)
+        if len(rows) == len(self._dense) and _in_order(rows):
+            return self._dense
+        return self._dense[torch.as_tensor(rows, device=self._device)]
+
+
+def _in_order(rows: Rows) -> bool:
+    return bool(rows[0] == 0 and (np.diff(rows) == 1).all())
+
+
+def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Mean negative log probability of the right class, Eq. (23), for outputs (stack, rows, classes)."""
+    chosen = outputs.gather(-1, labels.expand(outputs.shape[0], -1).unsqueeze(-1)).squeeze(-1)
+    return (outputs.logsumexp(-1) - chosen).mean(-1)
+
+
+def _optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.optim.Optimizer:
+    """Element-wise rules, so that stacked weights are trained as if alone."""
+    if optimizer.name == "adagrad":
+        return torch.optim.Adagrad(parameters, lr=optimizer.rate, eps=1e-8)
+    if optimizer.name == "adadelta":
+        return torch.optim.Adadelta(parameters, lr=optimizer.rate, rho=0.95, eps=1e-8)
+    if optimizer.name == "sgd":
+        return torch.optim.SGD(parameters, lr=optimizer.rate, momentum=optimizer.momentum)
+    return torch.optim.Adam(parameters, lr=optimizer.rate)
+
+
+def _open_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InvalidInputError(f'device {name!r} cannot be used ({reason}); try device="cpu" or device="auto".') from None
+    return device
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread: the number of threads would change float32 weights in the third digit."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

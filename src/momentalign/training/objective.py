@@ -1,0 +1,92 @@
+"""The distance term of Eq. (26) for a stack: one value per network, each with its own distance.
+
+Networks that use a distance of this library are computed together; any other callable is called network by network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from momentalign.discrepancies.central_moment import CMDLoss, interval_length, stacked_terms
+from momentalign.discrepancies.correlation import CORALLoss, stacked_coral
+from momentalign.discrepancies.maximum_mean import MMDLoss, stacked_mmd
+from momentalign.errors import InvalidInputError
+from momentalign.training.recipe import Distance, Member
+
+__all__ = ["StackDistance"]
+
+
+class StackDistance:
+    """Distances (stack,) of stacked activations (stack, rows, width)."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self.members = list(members)
+        self._groups = _group([member.distance if member.weight else None for member in members])
+
+    @property
+    def needed(self) -> bool:
+        """Whether any network has a distance at all."""
+        return bool(self._groups)
+
+    def __call__(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return one distance per network; zero for a network without."""
+        values = source.new_zeros(source.shape[0])
+        for key, indices in self._groups.items():
+            whole = len(indices) == source.shape[0]
+            s, t = (source, target) if whole else (source[indices], target[indices])
+            group = _evaluate(key, [self.members[i].distance for i in indices], s, t)
+            values = group if whole else values.index_put((torch.tensor(indices, device=values.device),), group)
+        return values
+
+
+def _group(distances: Sequence[Distance | None]) -> dict[str, list[int]]:
+    """Indices of the networks that can be computed together, by a key that says how."""
+    groups: dict[str, list[int]] = {}
+    for index, distance in enumerate(distances):
+        if distance is not None:
+            groups.setdefault(_key(distance, index), []).append(index)
+    return groups
+
+
+def _key(distance: Distance, index: int) -> str:
+    if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data":
+        return f"cmd cross={distance.cross} scale={interval_length(distance.interval)}"
+    if type(distance) is MMDLoss and distance.kernel == "gaussian" and isinstance(distance.beta, (int, float)):
+        return "mmd" if not (distance.unbiased or distance.linear_time) else f"call {index}"
+    return "coral" if type(distance) is CORALLoss else f"call {index}"
+
+
+def _evaluate(key: str, distances: Sequence[Distance | None], source: Tensor, target: Tensor) -> Tensor:
+    if key.startswith("cmd"):
+        return _cmd([d for d in distances if isinstance(d, CMDLoss)], source, target)
+    if key == "mmd":
+        betas = [float(d.beta) for d in distances if isinstance(d, MMDLoss) and isinstance(d.beta, (int, float))]
+        return stacked_mmd(source, target, source.new_tensor(betas))
+    if key == "coral":
+        return stacked_coral(source, target)
+    (distance,) = distances
+    return _call(distance, source[0], target[0])
+
+
+def _cmd(losses: Sequence[CMDLoss], source: Tensor, target: Tensor) -> Tensor:
+    """All networks up to the highest order among them; each counts its own orders only."""
+    orders = [loss.n_moments for loss in losses]
+    scale = interval_length(losses[0].interval)
+    terms = stacked_terms(source, target, max(orders), scale=scale, cross=losses[0].cross)
+    if min(orders) == max(orders):
+        return terms.sum(-1)
+    counted = torch.arange(max(orders), device=terms.device) < torch.tensor(orders, device=terms.device)[:, None]
+    return (terms * counted).sum(-1)
+
+
+def _call(distance: Distance | None, source: Tensor, target: Tensor) -> Tensor:
+    value = distance(source, target) if distance is not None else None
+    if not isinstance(value, Tensor) or value.ndim != 0:
+        raise InvalidInputError(
+            f"discrepancy must return a scalar torch tensor for two batches of activations, {distance!r} returned "
+            f"{value!r}; return for instance difference.square().sum()."
+        )
+    return value[None]

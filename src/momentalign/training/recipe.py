@@ -1,0 +1,200 @@
+"""What a stack of networks is: the task, the recipe all networks share, and what each has of its own.
+
+Algorithm 1 of Zellinger et al. (2019), for many networks at once. How a stack runs is an engine's business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from momentalign.data.pairing import Rows, balanced_order, batches, paired_batches
+from momentalign.errors import InvalidInputError
+from momentalign.networks import Initializer, Layer, Matrix, initial_layers
+
+__all__ = [
+    "Distance",
+    "Engine",
+    "EpochFigures",
+    "History",
+    "Member",
+    "Optimizer",
+    "OptimizerName",
+    "Recipe",
+    "Task",
+    "TrainedNetwork",
+    "ValidationFigures",
+]
+
+OptimizerName: TypeAlias = Literal["adagrad", "adadelta", "sgd", "adam"]
+Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Figures: TypeAlias = NDArray[np.float64]
+
+# Paper and protocol: Adagrad and SGD 0.01, Adadelta 1, Adam 0.001 (all as in the Keras of 2017).
+LEARNING_RATES: dict[OptimizerName, float] = {"adagrad": 0.01, "adadelta": 1.0, "sgd": 0.01, "adam": 0.001}
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The gradient weighting of Eq. (27): Adagrad (28), Adadelta (29), SGD with momentum and decay, or Adam.
+
+    Attributes
+    ----------
+    name
+        ``"adagrad"``, ``"adadelta"``, ``"sgd"`` or ``"adam"``.
+    learning_rate
+        None takes the paper's: 0.01, 1, 0.01 and 0.001.
+    momentum, decay
+        For SGD: the momentum, and the learning rate of update t is divided by 1 + decay * t.
+    """
+
+    name: OptimizerName = "adagrad"
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(OptimizerName):
+            known = ", ".join(get_args(OptimizerName))
+            raise InvalidInputError(f"optimizer must be one of {known}, got {self.name!r}.")
+        rate = self.learning_rate
+        if rate is not None and not (math.isfinite(rate) and rate > 0):
+            raise InvalidInputError(f"learning_rate must be a positive number, got {rate!r}.")
+
+    @property
+    def rate(self) -> float:
+        """The learning rate in force."""
+        return LEARNING_RATES[self.name] if self.learning_rate is None else self.learning_rate
+
+
+@dataclass(frozen=True)
+class Task:
+    """The data of one adaptation task: float32 matrices (dense or CSR) and labels as codes 0 to n_classes - 1."""
+
+    source: Matrix
+    labels: NDArray[np.intp]
+    target: Matrix | None
+    n_classes: int
+    validation: Matrix | None = None
+    validation_labels: NDArray[np.intp] | None = None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all networks of a stack share.
+
+    Attributes
+    ----------
+    batch_size
+        None trains on the whole sample at once.
+    patience
+        Stop a network after that many epochs without a lower validation loss (training loss where nothing is held out);
+        None never stops early.
+    keep
+        ``"best"`` keeps the epoch with the best validation accuracy, the lower loss among equals; ``"last"`` the last.
+    balanced
+        Classes alternate in the source batches, smaller ones repeated.
+    snapshot_every
+        Keep the weights of every so many epochs; 0 keeps none.
+    """
+
+    hidden: tuple[int, ...] = (50,)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    batch_size: int | None = 300
+    max_epochs: int = 1500
+    patience: int | None = 10
+    keep: Literal["best", "last"] = "best"
+    balanced: bool = False
+    initializer: Initializer = "glorot_uniform"
+    gain: float = 1.0
+    snapshot_every: int = 0
+
+    def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
+        """Return the rows of each update of an epoch: pairs of source and target batches."""
+        order = balanced_order(task.labels) if self.balanced else np.arange(len(task.labels))
+        source = batches(order, self.batch_size)
+        if task.target is None:
+            return [(rows, None) for rows in source]
+        return list(paired_batches(source, batches(np.arange(task.target.shape[0]), self.batch_size)))
+
+
+@dataclass(frozen=True)
+class Member:
+    """What one network of a stack has of its own: seed, weight, distance, and weights to start from."""
+
+    seed: int
+    weight: float = 0.0
+    distance: Distance | None = None
+    initial: Sequence[Layer] | None = None
+
+    def start(self, task: Task, recipe: Recipe) -> Sequence[Layer]:
+        """Return the weights training starts from."""
+        if self.initial is not None:
+            return self.initial
+        sizes = [task.source.shape[1], *recipe.hidden, task.n_classes]
+        return initial_layers(sizes, self.seed, initializer=recipe.initializer, gain=recipe.gain)
+
+
+class EpochFigures(NamedTuple):
+    """Means over the updates of one epoch, one value per network."""
+
+    source_loss: Figures
+    distance: Figures
+
+
+class ValidationFigures(NamedTuple):
+    """Cross-entropy and accuracy on the held-out source rows, one value per network."""
+
+    loss: Figures
+    accuracy: Figures
+
+
+@dataclass
+class History:
+    """What happened in each epoch of one network."""
+
+    source_loss: list[float] = field(default_factory=list)
+    distance: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    validation_accuracy: list[float] = field(default_factory=list)
+
+
+@dataclass
+class TrainedNetwork:
+    """A trained network: its weights, the epoch they are from (counted from 1), and how it got there."""
+
+    layers: list[Layer]
+    best_epoch: int
+    n_epochs: int
+    history: History
+    snapshots: dict[int, list[Layer]]
+
+
+class Engine(Protocol):
+    """How a stack runs: one call, one epoch of all networks that still train."""
+
+    def run_epoch(self) -> EpochFigures:
+        """Train every network for one epoch."""
+        ...
+
+    def validate(self) -> ValidationFigures:
+        """Evaluate every network on the held-out source rows."""
+        ...
+
+    def layers(self, index: int) -> list[Layer]:
+        """Return a copy of the weights of one network."""
+        ...
+
+    def retain(self, indices: Sequence[int]) -> None:
+        """Go on with these networks only."""
+        ...
+
+
+EngineFactory: TypeAlias = Callable[[Task, Recipe, Sequence[Member]], Engine]
+Progress: TypeAlias = Callable[[int, dict[str, Any]], None]

@@ -1,0 +1,155 @@
+"""Many shallow networks in one call: epochs, early stopping and history of each (Algorithm 1).
+
+A sweep is the primitive. Grids, repetitions and selection are stacks; one network is a stack of one. A network trained in
+a stack is the network trained alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from momentalign.errors import DivergedError, InvalidInputError
+from momentalign.networks import Layer
+from momentalign.training.batched import BatchedEngine
+from momentalign.training.recipe import (
+    Engine,
+    EpochFigures,
+    History,
+    Member,
+    Recipe,
+    Task,
+    TrainedNetwork,
+    ValidationFigures,
+)
+
+__all__ = ["EpochReport", "train_stack"]
+
+
+class EpochReport(NamedTuple):
+    """What a progress display may show after an epoch: means over the networks that still train."""
+
+    epoch: int
+    max_epochs: int
+    training: int
+    source_loss: float
+    distance: float
+    validation_accuracy: float
+
+
+def train_stack(
+    task: Task,
+    recipe: Recipe,
+    members: Sequence[Member],
+    *,
+    device: str = "cpu",
+    progress: Callable[[EpochReport], None] | None = None,
+) -> list[TrainedNetwork]:
+    """Train one network per member and return them in order.
+
+    Parameters
+    ----------
+    task, recipe, members
+        The data, what all networks share, and what each has of its own.
+    device
+        Where to train: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    progress
+        Called after each epoch.
+    """
+    if not members:
+        raise InvalidInputError("a stack needs at least one member; give one Member per network.")
+    engine: Engine = BatchedEngine(task, recipe, members, device=device)
+    runs = [_Run(member, recipe, held_out=task.validation is not None) for member in members]
+    active = list(range(len(runs)))
+    for epoch in range(1, recipe.max_epochs + 1):
+        figures = engine.run_epoch()
+        validation = engine.validate() if task.validation is not None else None
+        for position, index in enumerate(active):
+            runs[index].record(epoch, engine, position, figures, validation)
+        if progress is not None:
+            progress(_report(epoch, recipe, figures, validation))
+        going = [position for position, index in enumerate(active) if not runs[index].stopped]
+        if not going:
+            break
+        if len(going) < len(active):
+            engine.retain(going)
+            active = [active[position] for position in going]
+    for position, index in enumerate(active):
+        runs[index].finish(engine, position)
+    return [run.result() for run in runs]
+
+
+@dataclass
+class _Run:
+    """The bookkeeping of one network: history, the best epoch so far, and when to stop."""
+
+    member: Member
+    recipe: Recipe
+    held_out: bool
+    history: History = field(default_factory=History)
+    snapshots: dict[int, list[Layer]] = field(default_factory=dict)
+    layers: list[Layer] | None = None
+    best_epoch: int = 0
+    best_score: tuple[float, float] = (-math.inf, -math.inf)
+    lowest_loss: float = math.inf
+    lowest_epoch: int = 0
+    stopped: bool = False
+
+    def record(
+        self, epoch: int, engine: Engine, position: int, figures: EpochFigures, validation: ValidationFigures | None
+    ) -> None:
+        """Take in one epoch: note the figures, keep the weights if they are the best, decide whether to stop."""
+        loss, distance = float(figures.source_loss[position]), float(figures.distance[position])
+        self._refuse_divergence(epoch, loss, distance)
+        self.history.source_loss.append(loss)
+        self.history.distance.append(distance)
+        watched, score = loss + self.member.weight * distance, (0.0, float(epoch))
+        if validation is not None:
+            watched, accuracy = float(validation.loss[position]), float(validation.accuracy[position])
+            self.history.validation_loss.append(watched)
+            self.history.validation_accuracy.append(accuracy)
+            score = (accuracy, -watched)
+        if self.recipe.keep == "best" and self.held_out and score > self.best_score:
+            self.best_score, self.best_epoch, self.layers = score, epoch, engine.layers(position)
+        if self.recipe.snapshot_every and epoch % self.recipe.snapshot_every == 0:
+            self.snapshots[epoch] = engine.layers(position)
+        if watched < self.lowest_loss:
+            self.lowest_loss, self.lowest_epoch = watched, epoch
+        patience = self.recipe.patience
+        if patience is not None and epoch - self.lowest_epoch >= patience:
+            self.stopped = True
+            self.finish(engine, position)
+
+    def finish(self, engine: Engine, position: int) -> None:
+        """Keep the last weights where no better ones were kept."""
+        if self.layers is None:
+            self.layers, self.best_epoch = engine.layers(position), len(self.history.source_loss)
+
+    def result(self) -> TrainedNetwork:
+        assert self.layers is not None  # noqa: S101  (finish was called)
+        n_epochs = len(self.history.source_loss)
+        return TrainedNetwork(self.layers, self.best_epoch, n_epochs, self.history, self.snapshots)
+
+    def _refuse_divergence(self, epoch: int, loss: float, distance: float) -> None:
+        if math.isfinite(loss) and math.isfinite(distance):
+            return
+        which: Literal["source loss", "distance"] = "distance" if math.isfinite(loss) else "source loss"
+        raise DivergedError(
+            f"training diverged: the {which} of the network with seed {self.member.seed} and weight "
+            f"{self.member.weight:g} is not finite in epoch {epoch}; lower learning_rate"
+            f"{'' if self.member.weight == 0 else ' or weight'}, or scale the features."
+        )
+
+
+def _report(epoch: int, recipe: Recipe, figures: EpochFigures, validation: ValidationFigures | None) -> EpochReport:
+    accuracy = float(validation.accuracy.mean()) if validation is not None else math.nan
+    return EpochReport(
+        epoch,
+        recipe.max_epochs,
+        len(figures.source_loss),
+        float(figures.source_loss.mean()),
+        float(figures.distance.mean()),
+        accuracy,
+    )
