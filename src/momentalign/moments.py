@@ -44,7 +44,7 @@ class SampleMoments(NamedTuple):
     central: Tensor
     """(..., order - 1, width): central moments of orders 2 to order."""
     magnitude: Tensor
-    """(..., order, width): absolute central moments of orders 1 to order; they set the rounding level of a difference."""
+    """(..., order, width): the size of the summands of each order; it sets the rounding level of a difference."""
 
 
 def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleMoments:
@@ -75,14 +75,26 @@ def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleM
     centred = shifted - residual
     power = centred
     central = []
-    magnitude = [centred.detach().abs().mean(-2)]
-    for j in range(2, order + 1):
+    for _ in range(2, order + 1):
         power = power * centred
-        moment = power.mean(-2)
-        central.append(moment)
-        magnitude.append(moment.detach() if j % 2 == 0 else power.detach().abs().mean(-2))
+        central.append(power.mean(-2))
     stacked = torch.stack(central, -2) if central else centred.new_empty((*centred.shape[:-2], 0, centred.shape[-1]))
-    return SampleMoments(shift, residual, centred, stacked, torch.stack(magnitude, -2))
+    return SampleMoments(shift, residual, centred, stacked, _magnitudes(centred.detach(), stacked.detach(), order))
+
+
+def _magnitudes(centred: Tensor, central: Tensor, order: int) -> Tensor:
+    """E|z|^j of each order; of odd orders from the even moments around it, which are there already."""
+    variance = central[..., 0, :] if order > 1 else centred.square().mean(-2)
+    sizes = [variance.sqrt()]
+    for j in range(2, order + 1):
+        before, here = central[..., j - 3, :], central[..., j - 2, :]
+        if j % 2 == 0:
+            sizes.append(here)
+        elif j < order:
+            sizes.append((before * central[..., j - 1, :]).sqrt())
+        else:
+            sizes.append(before ** (j / (j - 1)))
+    return torch.stack(sizes, -2)
 
 
 def mean_difference(source: SampleMoments, target: SampleMoments) -> Tensor:

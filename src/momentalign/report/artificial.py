@@ -14,7 +14,7 @@ from markupsafe import Markup
 from momentalign.report.boundary import DOT, MARKS, RING, boundary_panel
 from momentalign.report.charts import DIAMOND, Curve, Strip, bars, curves, strip
 from momentalign.report.hidden_units import NAMES, most_different, units_parts
-from momentalign.report.page import PAPER, Section, read_result, render_page
+from momentalign.report.page import PAPER, Section, read_result, render_page, version_words
 from momentalign.report.parts import Cell, Fact, Sign, definitions, figure, key, percent, row, table, text, toggles
 from momentalign.report.svg import Picture, line, marks, mosaic, path, standalone
 
@@ -36,9 +36,7 @@ def artificial_page(result: Result) -> str:
         Section("Every seed", _seeds(result)),
         Section("How this was made", _making(result)),
     ]
-    return render_page(
-        "The artificial example", _headline(result), sections, numbers=_numbers(result), versions=result["versions"]
-    )
+    return render_page("The artificial example", _headline(result), sections, numbers=_numbers(result))
 
 
 def figure_3(result: Result) -> str:
@@ -159,7 +157,7 @@ def _runs(result: Result) -> Markup:
     ]
     rows = [[Cell(str(run["seed"]), run["seed"]), *_figures(run)] for run in result["runs"]]
     middle = {name: _median(result, name) for name in result["runs"][0] if name != "seed"} | dict(result["median"])
-    return table("All runs; a heading sorts", columns, rows, footer=[Cell("Median"), *_figures(middle)])
+    return table("All runs", columns, rows, footer=[Cell("Median"), *_figures(middle)])
 
 
 def _making(result: Result) -> list[Markup]:
@@ -178,8 +176,8 @@ def _making(result: Result) -> list[Markup]:
                 ("Network", network),
                 ("Epochs", epochs),
                 ("Alignment", f"{setting['n_moments']} moments, weight {setting['weight']:g}"),
-                ("Runs", f"{len(result['runs'])} seeds in {result['seconds']:.1f} seconds"),
-                ("Versions", ", ".join(f"{name} {version}" for name, version in result["versions"].items())),
+                ("Runs", f"{_seed_words(result)} in {result['seconds']:.1f} seconds"),
+                ("Versions", version_words(result["versions"])),
                 ("Paper", PAPER),
             ]
         ),
@@ -275,4 +273,10 @@ def _median(result: Result, column: str) -> float:
 
 def _medians(result: Result) -> str:
     """Say over how many seeds the medians go."""
-    return "one seed" if len(result["runs"]) == 1 else f"median of {len(result['runs'])} seeds"
+    words = _seed_words(result)
+    return words if len(result["runs"]) == 1 else f"median of {words}"
+
+
+def _seed_words(result: Result) -> str:
+    """Say how many seeds ran."""
+    return "one seed" if len(result["runs"]) == 1 else f"{len(result['runs'])} seeds"

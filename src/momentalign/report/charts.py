@@ -86,7 +86,7 @@ def curves(
 ) -> Picture:
     """Draw lines over epochs; a dashed rule stands where the alignment begins."""
     last = max(max(curve.x) for curve in series)
-    frame = Frame(x_range=(0, last), y_range=y_range, width=360, height=244, left=46, right=26, top=12, bottom=40)
+    frame = Frame(x_range=(0, last), y_range=y_range, width=360, height=244, left=52, right=26, top=12, bottom=40)
     x_ticks = [(at, f"{at:,.0f}") for at in ticks(0, last, count=3)]
     y_ticks = [(at, f"{100 * at:.0f} %" if percent else f"{at:g}") for at in ticks(*y_range)]
     parts = [axes(frame, x_ticks=x_ticks, y_ticks=y_ticks, x_label="epoch")]

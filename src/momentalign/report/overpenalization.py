@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from momentalign.report.page import PAPER, Section, read_result, render_page
+from momentalign.report.page import PAPER, Section, read_result, render_page, version_words
 from momentalign.report.parts import Cell, Sign, definitions, figure, key, row, table, text
 from momentalign.report.svg import Frame, Picture, area, axes, clipped, line, mosaic, standalone, ticks
 
@@ -29,9 +29,9 @@ def overpenalization_page(result: Result) -> str:
     sections = [
         Section("Source and two targets", _targets(result)),
         Section("Every metric", _metrics(result)),
-        Section("How this was made", _making()),
+        Section("How this was made", _making(result)),
     ]
-    return render_page("Mean over-penalisation", _headline(result), sections, versions=result["versions"])
+    return render_page("Mean over-penalisation", _headline(result), sections)
 
 
 def figure_2(result: Result) -> str:
@@ -102,17 +102,18 @@ def _metrics(result: Result) -> list[Markup]:
         ]
         for entry in result["rows"]
     ]
-    return [table("Distance from the source to each target; a heading sorts", columns, rows)]
+    return [table("Distance from the source to each target", columns, rows)]
 
 
-def _making() -> list[Markup]:
-    """Return the three distributions."""
+def _making(result: Result) -> list[Markup]:
+    """Return the three distributions and the versions."""
     return [
         definitions(
             [
                 ("Source", "0.8 Y + 0.1, where Y follows Beta(0.4, 0.4)"),
                 ("Left target", "Normal with mean 0.5 and standard deviation 0.27"),
                 ("Right target", "0.8 Y + 0.12: the source, moved by 0.02"),
+                ("Versions", version_words(result["versions"])),
                 ("Paper", PAPER),
             ]
         )

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from momentalign.errors import InvalidInputError
 from momentalign.report.parts import ENVIRONMENT, Fact, facts
 
-__all__ = ["PAPER", "Section", "read_result", "render_page", "write_page"]
+__all__ = ["PAPER", "Section", "read_result", "render_page", "version_words", "write_page"]
 
 PAPER = Markup(
     '<a href="https://doi.org/10.1016/j.ins.2019.01.025">Zellinger et al., Information Sciences 483 (2019), 174-191</a>'
@@ -40,7 +40,6 @@ def render_page(
     sections: Sequence[Section],
     *,
     numbers: Iterable[Fact] = (),
-    versions: Mapping[str, str] | None = None,
 ) -> str:
     """Return the page as text; the same arguments give the same bytes.
 
@@ -52,8 +51,6 @@ def render_page(
         What the page shows, in order; the parts come from :mod:`momentalign.report.parts`.
     numbers
         The few numbers to remember, shown under the lead.
-    versions
-        Names and versions for the foot of the page.
 
     Examples
     --------
@@ -67,7 +64,6 @@ def render_page(
         lead=lead,
         facts=facts(entries) if entries else "",
         sections=sections,
-        versions=versions or {},
     )
 
 
@@ -101,6 +97,17 @@ def read_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> No
         raise InvalidInputError(
             f"result lacks {', '.join(missing)}; run `momentalign reproduce {kind}` again to get all."
         )
+
+
+def version_words(versions: Mapping[str, str]) -> str:
+    """Write names and versions in one line.
+
+    Examples
+    --------
+    >>> version_words({"momentalign": "0.1.0", "numpy": "2.4.6"})
+    'momentalign 0.1.0, numpy 2.4.6'
+    """
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,0 +1,88 @@
+"""Benchmark files: what is known, where they are looked for, and whether they are what they should be.
+
+Section 6.1 of Zellinger et al. (2019) lists the data sets. Nothing is downloaded here; files are found in the folder given as
+``--data DIR`` or in ``MOMENTALIGN_DATA``, and their SHA-256 is checked before they are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from momentalign.errors import DamagedFileError, DataNotFoundError
+
+__all__ = ["ARTIFICIAL", "BenchmarkFile", "Problem", "find_file", "load_artificial"]
+
+
+@dataclass(frozen=True)
+class BenchmarkFile:
+    """A file of numbers that some experiment needs."""
+
+    name: str
+    sha256: str
+    source: str
+
+
+ARTIFICIAL = BenchmarkFile(
+    "artificial.npz",
+    "f38ab84e2e78cdda2b1029c18fe8e6b8d41fec536488b6060d42e5ae3fff493d",
+    "the four arrays of data/artificial_dataset in github.com/wzell/mann, saved with numpy.savez_compressed as x_source, "
+    "x_target, y_source and y_target",
+)
+
+
+class Problem(NamedTuple):
+    """A labelled source and a target whose labels serve for evaluation only."""
+
+    source: NDArray[np.float64]
+    source_labels: NDArray[np.intp]
+    target: NDArray[np.float64]
+    target_labels: NDArray[np.intp]
+
+
+def find_file(file: BenchmarkFile, folder: str | Path | None = None) -> Path:
+    """Return the path of a benchmark file whose checksum is right, or say how to get it.
+
+    Parameters
+    ----------
+    file
+        The file to find.
+    folder
+        Where to look; None takes the environment variable ``MOMENTALIGN_DATA``.
+    """
+    place = folder if folder is not None else os.environ.get("MOMENTALIGN_DATA")
+    if place is None:
+        raise DataNotFoundError(
+            f"{file.name} is needed: give its folder as --data DIR or in MOMENTALIGN_DATA. It is {file.source}."
+        )
+    path = Path(place) / file.name
+    if not path.is_file():
+        raise DataNotFoundError(f"{path} is not there. {file.name} is {file.source}; --data DIR says where to look.")
+    with path.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    if digest != file.sha256:
+        raise DamagedFileError(
+            f"{path} is not the file it should be (SHA-256 {digest[:12]}, expected {file.sha256[:12]}); get it again: {file.source}."
+        )
+    return path
+
+
+def load_artificial(folder: str | Path | None = None) -> Problem:
+    """Return the authors' artificial problem of Section 6.2: 639 + 639 points in the plane, three classes."""
+    with np.load(find_file(ARTIFICIAL, folder), allow_pickle=False) as arrays:
+        return Problem(
+            arrays["x_source"].astype(np.float64),
+            _codes(arrays["y_source"]),
+            arrays["x_target"].astype(np.float64),
+            _codes(arrays["y_target"]),
+        )
+
+
+def _codes(one_hot: NDArray[Any]) -> NDArray[np.intp]:
+    return np.asarray(one_hot.argmax(axis=1))

@@ -1,0 +1,236 @@
+r"""Compiled loops for marginal moments and their gradients on a CPU (Section 7.5 of Zellinger et al. 2019).
+
+The gradient of the CMD with respect to an activation is a polynomial in the centred activation, with coefficients per
+feature:
+
+.. math:: \frac{\partial\,\mathrm{cmd}}{\partial x_i} = \frac1n \Bigl(\alpha_1 + \sum_{j=2}^k j\,\alpha_j
+          \bigl(z_i^{j-1} - c_{j-1}\bigr)\Bigr), \qquad \alpha_j = a_j \frac{c_j(S) - c_j(T)}{\lVert c_j(S) - c_j(T)\rVert}
+
+Powers are taken about a rough mean (of a few rows), summed in blocks in the precision of the data, and moved to the true mean
+in float64, so that one read is enough and neither offsets nor odd orders lose digits.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from momentalign.discrepancies.rounding import ROUNDING_ERRORS
+
+__all__ = ["COMPILED", "discrepancy_gradient", "discrepancy_terms", "sample_statistics"]
+
+# Products may be contracted with additions; nothing else is reordered, so results do not depend on the shape of the loop.
+COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+
+TILE = 256  # features that are worked on together: their sums stay in the nearest cache
+BLOCK = 256  # rows that are summed before the sums go over to float64
+SEEN = 32  # rows that give the rough mean
+
+
+@njit(**COMPILED)
+def sample_statistics(sample, scale, order, shift, moments):
+    """Fill `shift` (width,) and `moments` (order + 1, width): the mean minus the shift, then central moments 2 to order + 1.
+
+    The extra even order is only filled where `order` is 1: the rounding level of a mean is that of the variance. Moments are
+    in units of `scale`.
+    """
+    rows, width = sample.shape
+    highest = max(order, 2)
+    _rough_mean(sample, shift)
+    sums = np.empty((highest, TILE), sample.dtype)
+    work = np.empty((2, TILE), sample.dtype)
+    inverse = sample.dtype.type(1.0 / scale)
+    for first in range(0, width, TILE):
+        size = min(TILE, width - first)
+        for j in range(highest):
+            for c in range(size):
+                moments[j, first + c] = 0.0
+        for start in range(0, rows, BLOCK):
+            stop = min(start + BLOCK, rows)
+            sums[:] = 0.0
+            if highest == 5:
+                _sum_five(sample, start, stop, first, size, shift, inverse, sums)
+            else:
+                _sum_any(sample, start, stop, first, size, shift, inverse, highest, sums, work)
+            for j in range(highest):
+                for c in range(size):
+                    moments[j, first + c] += sums[j, c]
+    for j in range(highest):
+        for f in range(width):
+            moments[j, f] /= rows
+    _move_to_mean(moments, highest)
+
+
+@njit(**COMPILED)
+def _rough_mean(sample, shift):
+    rows, width = sample.shape
+    seen = min(SEEN, rows)
+    shift[:] = 0.0
+    for i in range(seen):
+        row = i * rows // seen
+        for f in range(width):
+            shift[f] += sample[row, f]
+    for f in range(width):
+        shift[f] /= seen
+
+
+@njit(**COMPILED)
+def _sum_five(sample, start, stop, first, size, shift, inverse, sums):
+    """Add powers 1 to 5 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
+    s1, s2, s3, s4, s5 = sums[0], sums[1], sums[2], sums[3], sums[4]
+    middle = shift[first : first + size]
+    row = start
+    while row + 4 <= stop:
+        r0 = sample[row, first : first + size]
+        r1 = sample[row + 1, first : first + size]
+        r2 = sample[row + 2, first : first + size]
+        r3 = sample[row + 3, first : first + size]
+        for c in range(size):
+            m = middle[c]
+            z0 = (r0[c] - m) * inverse
+            z1 = (r1[c] - m) * inverse
+            z2 = (r2[c] - m) * inverse
+            z3 = (r3[c] - m) * inverse
+            q0, q1, q2, q3 = z0 * z0, z1 * z1, z2 * z2, z3 * z3
+            c0, c1, c2, c3 = q0 * z0, q1 * z1, q2 * z2, q3 * z3
+            s1[c] += (z0 + z1) + (z2 + z3)
+            s2[c] += (q0 + q1) + (q2 + q3)
+            s3[c] += (c0 + c1) + (c2 + c3)
+            s4[c] += (q0 * q0 + q1 * q1) + (q2 * q2 + q3 * q3)
+            s5[c] += (q0 * c0 + q1 * c1) + (q2 * c2 + q3 * c3)
+        row += 4
+    while row < stop:
+        rest = sample[row, first : first + size]
+        for c in range(size):
+            z = (rest[c] - middle[c]) * inverse
+            q = z * z
+            s1[c] += z
+            s2[c] += q
+            s3[c] += q * z
+            s4[c] += q * q
+            s5[c] += q * (q * z)
+        row += 1
+
+
+@njit(**COMPILED)
+def _sum_any(sample, start, stop, first, size, shift, inverse, highest, sums, work):
+    centred, power = work[0], work[1]
+    for row in range(start, stop):
+        values = sample[row, first : first + size]
+        for c in range(size):
+            z = (values[c] - shift[first + c]) * inverse
+            centred[c] = z
+            power[c] = z
+            sums[0, c] += z
+        for j in range(1, highest):
+            total = sums[j]
+            for c in range(size):
+                power[c] *= centred[c]
+                total[c] += power[c]
+
+
+@njit(**COMPILED)
+def _move_to_mean(moments, highest):
+    """Turn mean powers about the shift into central moments, in place and in float64 (binomial theorem)."""
+    width = moments.shape[1]
+    raw = np.empty(highest + 1)
+    for f in range(width):
+        raw[0] = 1.0
+        for j in range(highest):
+            raw[j + 1] = moments[j, f]
+        offset = -raw[1]
+        for j in range(2, highest + 1):
+            total, factor, binomial = 0.0, 1.0, 1.0
+            for i in range(j, -1, -1):
+                total += binomial * raw[i] * factor
+                factor *= offset
+                binomial = binomial * i / (j - i + 1)
+            # Rounding must not make an even moment negative.
+            moments[j - 1, f] = max(total, 0.0) if j % 2 == 0 else total
+
+
+@njit(**COMPILED)
+def magnitude(moments, j, order, f):
+    """Size of the summands of order j, for the rounding level: E|z|^j, for odd j from the even moments around it."""
+    if j == 1:
+        return math.sqrt(moments[1, f])
+    if j % 2 == 0:
+        return moments[j - 1, f]
+    if j < order:
+        return math.sqrt(moments[j - 2, f] * moments[j, f])
+    return moments[j - 2, f] ** (j / (j - 1.0))
+
+
+@njit(**COMPILED)
+def discrepancy_terms(source_shift, source, target_shift, target, scale, order, epsilon, directions, terms):
+    """Fill `terms` (order,) and `directions` (order, width), the differences over their norms; zero at rounding level."""
+    width = source.shape[1]
+    for j in range(1, order + 1):
+        squares, level = 0.0, 0.0
+        for f in range(width):
+            if j == 1:
+                difference = (np.float64(source_shift[f]) - np.float64(target_shift[f])) / scale
+                difference += source[0, f] - target[0, f]
+            else:
+                difference = source[j - 1, f] - target[j - 1, f]
+            directions[j - 1, f] = difference
+            squares += difference * difference
+            level += (magnitude(source, j, order, f) + magnitude(target, j, order, f)) ** 2
+        norm = math.sqrt(squares)
+        noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level)
+        terms[j - 1] = 0.0 if noise else norm
+        for f in range(width):
+            directions[j - 1, f] = 0.0 if noise else directions[j - 1, f] / norm
+
+
+@njit(**COMPILED)
+def discrepancy_gradient(sample, shift, moments, directions, weights, scale, sign, order, gradient):
+    """Write the gradient of sum_j weights[j] * term_j with respect to one sample into `gradient` (rows, width)."""
+    rows, width = sample.shape
+    degree = max(order, 2)
+    coefficients = np.zeros((degree, width), sample.dtype)
+    middle = np.empty(width, sample.dtype)
+    factor = sign / (rows * scale)
+    for f in range(width):
+        # The shift and the rest of the mean, subtracted in two steps, keep the digits of the centred value.
+        middle[f] = moments[0, f]
+        constant = weights[0] * directions[0, f]
+        for j in range(2, order + 1):
+            alpha = weights[j - 1] * directions[j - 1, f] * j
+            coefficients[j - 1, f] = factor * alpha
+            if j > 2:
+                constant -= alpha * moments[j - 2, f]
+        coefficients[0, f] = factor * constant
+    inverse = sample.dtype.type(1.0 / scale)
+    if order == 5:
+        _polynomial_four(sample, shift, middle, inverse, coefficients, gradient)
+    else:
+        _polynomial_any(sample, shift, middle, inverse, coefficients, gradient)
+
+
+@njit(**COMPILED)
+def _polynomial_four(sample, shift, middle, inverse, coefficients, gradient):
+    rows, width = sample.shape
+    a0, a1, a2, a3, a4 = coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4]
+    for i in range(rows):
+        values, out = sample[i], gradient[i]
+        for f in range(width):
+            z = (values[f] - shift[f]) * inverse - middle[f]
+            out[f] = a0[f] + z * (a1[f] + z * (a2[f] + z * (a3[f] + z * a4[f])))
+
+
+@njit(**COMPILED)
+def _polynomial_any(sample, shift, middle, inverse, coefficients, gradient):
+    rows, width = sample.shape
+    degree = coefficients.shape[0]
+    for i in range(rows):
+        values, out = sample[i], gradient[i]
+        for f in range(width):
+            out[f] = coefficients[degree - 1, f]
+        for j in range(degree - 2, -1, -1):
+            line = coefficients[j]
+            for f in range(width):
+                z = (values[f] - shift[f]) * inverse - middle[f]
+                out[f] = out[f] * z + line[f]

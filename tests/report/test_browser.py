@@ -1,0 +1,165 @@
+"""A promise of the pages: in a real browser nothing fails, the controls work, and a phone can read them."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from momentalign.report.artificial import artificial_page
+from momentalign.report.overpenalization import overpenalization_page
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the pages with")
+
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--virtual-time-budget=2000",
+    "--dump-dom",
+]
+WATCH = """<script>
+window.problems = [];
+window.addEventListener("error", (event) => problems.push(event.message));
+console.error = console.warn = (...words) => problems.push(words.join(" "));
+</script>"""
+REPORT = """<script>
+const outcome = {problems: window.problems, requests: performance.getEntriesByType("resource").length};
+%s
+const pre = document.createElement("pre");
+pre.id = "outcome";
+pre.textContent = JSON.stringify(outcome);
+document.body.append(pre);
+</script>"""
+
+
+def open_page(page: str, script: str, folder: Path) -> dict[str, Any]:
+    """Open a page with a watch for errors at its top and a script at its end; return what the script noted."""
+    page = page.replace("<head>", f"<head>{WATCH}", 1).replace("</body>", f"{REPORT % script}</body>", 1)
+    (folder / "page.html").write_text(page, encoding="utf-8")
+    return browse(folder / "page.html", folder)
+
+
+def browse(path: Path, folder: Path) -> dict[str, Any]:
+    command = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", path.as_uri()]
+    dump = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    found = re.search(r'<pre id="outcome">(.*?)</pre>', dump, re.S)
+    assert found is not None, "the script at the end of the page did not run"
+    outcome: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return outcome
+
+
+CONTROLS = """
+const shown = (element) => getComputedStyle(element).display !== "none";
+const table = document.querySelector("table"), heads = table.tHead.rows[0].cells;
+const column = (index) => [...table.tBodies[0].rows].map((row) => Number(row.cells[index].dataset.value));
+const press = (index) => {
+  heads[index].querySelector("button").click();
+  return heads[index].getAttribute("aria-sort");
+};
+outcome.ascending = [press(1), column(1)];
+outcome.descending = [press(1), column(1)];
+outcome.other = [press(2), column(2), heads[1].getAttribute("aria-sort")];
+outcome.footer = table.tFoot.rows[0].cells[0].textContent;
+
+const box = document.querySelector("input[data-shows=source]");
+const layers = [...document.querySelectorAll("[data-layer=source]")];
+outcome.layers = [layers.map(shown)];
+for (let i = 0; i < 2; i++) { box.click(); outcome.layers.push(layers.map(shown)); }
+
+const buttons = [...document.querySelectorAll(".picker button")];
+const panels = buttons.map((button) => document.getElementById(button.getAttribute("aria-controls")));
+const visible = () => panels.flatMap((panel, index) => (shown(panel) ? [index] : []));
+outcome.picked = [visible()];
+buttons[6].click();
+outcome.picked.push(visible());
+buttons[2].dispatchEvent(new PointerEvent("pointerenter"));
+outcome.picked.push(visible());
+document.querySelector(".picker ul").dispatchEvent(new PointerEvent("pointerleave"));
+outcome.picked.push(visible());
+outcome.pressed = buttons.flatMap((button, index) => (button.getAttribute("aria-pressed") === "true" ? [index] : []));
+"""
+
+
+def test_the_controls_of_the_artificial_page_work(artificial_result: dict[str, Any], tmp_path: Path):
+    outcome = open_page(artificial_page(artificial_result), CONTROLS, tmp_path)
+    before, after = ([run[f"{name}_accuracy"] for run in artificial_result["runs"]] for name in ("nn", "mann"))
+    assert outcome["problems"] == []
+    assert outcome["requests"] == 0
+    assert outcome["ascending"] == ["ascending", sorted(before)]
+    assert outcome["descending"] == ["descending", sorted(before, reverse=True)]
+    assert outcome["other"] == ["ascending", sorted(after), None]
+    assert outcome["footer"] == "Median"
+    assert outcome["layers"] == [[True, True], [False, False], [True, True]]
+    assert outcome["picked"] == [[0], [6], [2], [6]]
+    assert outcome["pressed"] == [6]
+
+
+def test_the_overpenalization_page_sorts_words_too(overpenalization_result: dict[str, Any], tmp_path: Path):
+    script = """
+    document.querySelectorAll("th button")[3].click();
+    outcome.order = [...document.querySelector("tbody").rows].map((row) => row.cells[3].textContent);
+    """
+    outcome = open_page(overpenalization_page(overpenalization_result), script, tmp_path)
+    assert outcome["problems"] == []
+    assert outcome["requests"] == 0
+    assert outcome["order"] == ["left, Normal"] * 3 + ["right, shifted Beta"]
+
+
+def test_an_error_in_the_page_would_be_seen(overpenalization_result: dict[str, Any], tmp_path: Path):
+    page = overpenalization_page(overpenalization_result).replace('"use strict";', '"use strict"; missing();', 1)
+    assert "missing is not defined" in open_page(page, "", tmp_path)["problems"][0]
+
+
+NARROW = """<!doctype html><body><script>
+const outcome = {};
+const measure = (name, page) => new Promise((done) => {
+  const frame = document.createElement("iframe");
+  frame.style.cssText = "border:0;width:390px;height:800px";
+  frame.srcdoc = page;
+  frame.onload = () => {
+    const inside = frame.contentDocument, boxes = [...inside.querySelectorAll(".scroll")];
+    outcome[name] = {
+      width: frame.contentWindow.innerWidth,
+      page: inside.documentElement.scrollWidth,
+      columns: getComputedStyle(inside.querySelector(".row")).gridTemplateColumns.split(" ").length,
+      boxes: boxes.map((box) => box.getBoundingClientRect().right),
+      table: Math.max(...boxes.map((box) => box.scrollWidth)),
+    };
+    done();
+  };
+  document.body.append(frame);
+});
+Promise.all(Object.entries(PAGES).map(([name, page]) => measure(name, page))).then(() => {
+  const pre = document.createElement("pre");
+  pre.id = "outcome";
+  pre.textContent = JSON.stringify(outcome);
+  document.body.append(pre);
+});
+</script>"""
+
+
+def test_a_phone_scrolls_tables_but_not_the_page(
+    artificial_result: dict[str, Any], overpenalization_result: dict[str, Any], tmp_path: Path
+):
+    pages = {"artificial": artificial_page(artificial_result), "over": overpenalization_page(overpenalization_result)}
+    quoted = json.dumps(pages).replace("<", "\\u003c")
+    (tmp_path / "phone.html").write_text(NARROW.replace("PAGES", quoted), encoding="utf-8")
+    for outcome in browse(tmp_path / "phone.html", tmp_path).values():
+        assert outcome["width"] == 390
+        assert outcome["page"] <= 390
+        assert outcome["columns"] == 1
+        assert max(outcome["boxes"]) <= 390
+        assert outcome["table"] > 390

@@ -1,0 +1,90 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from momentalign.discrepancies.central_moment import cmd
+from momentalign.errors import InvalidInputError
+from momentalign.theory.polynomial_metric import cmd_by_definition, expectation_difference, polynomial_ipm, witness
+
+
+def samples(width, *, rows=(9, 13), seed=0):
+    random = np.random.default_rng(seed)
+    return random.uniform(size=(rows[0], width)), random.uniform(size=(rows[1], width)) ** 2
+
+
+def test_every_monomial_counts_once():
+    # Order 2 at (1, 2): the monomials x1 x1, x1 x2, x2 x2 are 1, 2, 4; the kernel <x, y>^2 would count x1 x2 twice.
+    assert polynomial_ipm([[1.0, 2.0]], [[0.0, 0.0]], 2) == pytest.approx(math.sqrt(1 + 4 + 16))
+
+
+def test_centralised_takes_each_samples_own_mean():
+    source, target = [[0.0], [1.0]], [[5.0], [9.0]]
+    assert polynomial_ipm(source, target, 2, centralised=True) == pytest.approx(4 - 0.25)
+    assert polynomial_ipm(source, target, 1, centralised=True) == 0.0
+
+
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (-1.0, 1.0), (2.0, 2.5)])
+@pytest.mark.parametrize(("width", "order"), [(1, 1), (1, 5), (2, 4), (3, 3), (5, 4)])
+def test_theorem_2(width, order, interval):
+    # Order 2 has a test of its own: cmd with cross=2 is CV-CMD, whose second term is divided.
+    source, target = samples(width)
+    weights = [1 / (interval[1] - interval[0]) ** j for j in range(1, order + 1)]
+    expected = cmd(source, target, n_moments=order, cross=order, interval=interval)
+    assert cmd_by_definition(source, target, order, weights=weights) == pytest.approx(expected, rel=1e-12)
+
+
+def test_theorem_2_up_to_the_root_of_two_in_the_cross_variances():
+    source, target = samples(3)
+    second = polynomial_ipm(source, target, 2, centralised=True)
+    halved = cmd_by_definition(source, target, 2, weights=[1.0, math.sqrt(0.5)])
+    assert cmd(source, target, n_moments=2, cross=2) == pytest.approx(halved, rel=1e-12)
+    assert cmd_by_definition(source, target, 2) == pytest.approx(polynomial_ipm(source, target, 1) + second, rel=1e-12)
+
+
+def test_theorem_2_where_the_monomials_are_too_many_to_list():
+    source, target = samples(12, rows=(400, 300))
+    expected = cmd(source, target, n_moments=5, cross=5)
+    assert cmd_by_definition(source, target, 5) == pytest.approx(expected, rel=1e-7)
+
+
+def test_weights_default_to_one():
+    source, target = samples(2)
+    assert cmd_by_definition(source, target, 3) == cmd_by_definition(source, target, 3, weights=[1, 1, 1])
+
+
+def test_witness_of_equal_samples_is_still_a_unit_vector():
+    coefficients = witness([[0.5, 0.5]], [[0.5, 0.5]], 3)
+    assert coefficients.tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert expectation_difference(coefficients, [[0.5, 0.5]], [[0.5, 0.5]], 3) == 0.0
+
+
+def test_tensors_and_arrays_agree():
+    source, target = samples(3)
+    tensors = torch.from_numpy(source).requires_grad_(), torch.from_numpy(target)
+    assert polynomial_ipm(*tensors, 3) == polynomial_ipm(source, target, 3)
+    assert witness(*tensors, 3).tolist() == witness(source, target, 3).tolist()
+
+
+@pytest.mark.parametrize("coefficients", [[1.0, 0.0], [0.8, 0.8, 0.0], [math.nan, 0.0, 0.0], [[1.0, 0.0, 0.0]]])
+def test_only_members_of_the_class_are_evaluated(coefficients):
+    with pytest.raises(InvalidInputError, match="coefficients must"):
+        expectation_difference(coefficients, [[0.0, 1.0]], [[1.0, 1.0]], 2)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, -1.0], [1.0, math.nan]])
+def test_weights_are_checked(weights):
+    with pytest.raises(InvalidInputError, match="weights must be 2 numbers"):
+        cmd_by_definition([[0.0]], [[1.0]], 2, weights=weights)
+
+
+def test_non_finite_samples_are_named():
+    with pytest.raises(InvalidInputError, match="target holds NaN"):
+        polynomial_ipm([[0.0]], [[math.inf]], 2)
+
+
+@pytest.mark.parametrize("order", [0, 1.5])
+def test_order_is_checked(order):
+    with pytest.raises(InvalidInputError, match="order must be"):
+        polynomial_ipm([[0.0]], [[1.0]], order)
