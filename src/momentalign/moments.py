@@ -1,6 +1,6 @@
 r"""Sample moments: the mean, central moments and monomials that every distance is built from.
 
-Stands for c_j of Theorem 2 and the monomial vector of Eqs. (6) and (18) in Zellinger et al. (2019).
+Stands for c_j of Theorem 2 and the monomial vector of Eqs. (6) and (17) in Zellinger et al. (2019).
 
 All functions take tensors of shape ``(..., rows, width)``; leading dimensions are a stack of samples treated one by one.
 Moments are computed about a rough mean that is corrected afterwards: raw powers lose everything at an offset, and a rounded

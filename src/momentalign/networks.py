@@ -1,6 +1,6 @@
 r"""The network of Algorithm 1: fully connected sigmoid layers and a softmax on top.
 
-Eqs. (20) to (22) of Zellinger et al. (2019), there with one hidden layer:
+Eqs. (18) to (20) of Zellinger et al. (2019), there with one hidden layer:
 :math:`h_0(x) = \mathrm{sigm}(W x + b)`, :math:`h_1(x) = \mathrm{softmax}(V h_0(x) + c)`.
 
 Weights are plain numbers here (arrays), stored inputs first, so that a row of data multiplies them from the left; how they

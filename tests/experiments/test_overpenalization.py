@@ -56,8 +56,19 @@ def test_printed_inequalities_that_are_off_by_rounding_are_reported_so(rows):
     off = {metric for metric, row in rows.items() if not row["holds"]}
     assert off == {"d_P1", "MMD (1 + xy)^2", "MMD (1 + xy)^4", "cmd_4"}
     assert off == {metric for metric, row in rows.items() if "not quite" in row["paper"]}
-    assert rows["cmd_4"]["paper"] == "left > 0.0207 > 0.02 > right (not quite: right is 0.02 exactly)"
-    assert rows["d_P2"]["paper"] == "left < 0.016 < 0.02 < right"
+
+
+def test_the_inequalities_are_those_of_the_paper(rows):
+    assert {metric: row["paper"].split(" (")[0] for metric, row in rows.items()} == {
+        "d_P1": "left = 0 < 0.02 < right",
+        "d_P2": "left < 0.016 < 0.02 < right",
+        "d_P4": "left < 0.02 < 0.021 < right",
+        "MMD (1 + xy)^2": "left < 0.00025 < 0.0012 < right",
+        "MMD (1 + xy)^4": "left < 0.004 < 0.006 < right",
+        "mean feature matching": "left < right",
+        "covariance feature matching": "left < right",
+        "cmd_4": "left > 0.0207 > 0.02 > right",
+    }
 
 
 def test_printed_inequalities_hold_once_their_rounding_is_mended(rows):

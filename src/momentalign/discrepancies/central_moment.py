@@ -1,6 +1,6 @@
 r"""The Central Moment Discrepancy (CMD): a sum of norms of differences of central moments.
 
-Definition in Eq. (12), dual form in Theorem 2 (Eq. 13), empirical estimate in Eq. (24) of
+Definition in Eq. (12), dual form in Theorem 2 (Eq. 13), empirical estimate in Eq. (23) of
 
     W. Zellinger, B. A. Moser, T. Grubinger, E. Lughofer, T. Natschläger, S. Saminger-Platz: Robust unsupervised domain
     adaptation for neural networks via moment alignment. Information Sciences 483, 2019.
@@ -66,7 +66,7 @@ def cmd(
     cross: int = 1,
     unbiased: bool = False,
 ) -> Tensor | float:
-    r"""Central Moment Discrepancy of two samples, Eq. (24).
+    r"""Central Moment Discrepancy of two samples, Eq. (23).
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def cmd(
         The range [a, b] of the values: (0, 1) for sigmoid, (-1, 1) for tanh. Order j is weighted by 1/|b - a|^j
         (Proposition 1). ``"data"`` takes the smallest and largest value of both samples and says so in a warning.
     cross
-        1: marginal moments, Eq. (18). 2: all cross-variances, that term divided by sqrt(2) (CV-CMD, Section 6.5).
+        1: marginal moments, Eq. (17). 2: all cross-variances, that term divided by sqrt(2) (CV-CMD, Section 6.5).
         j > 2: every monomial once for every order up to j, Eq. (6), and marginal moments above.
     unbiased
         The squared norms, each estimated without bias, so that two samples of one distribution average to zero; the

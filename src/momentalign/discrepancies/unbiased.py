@@ -1,6 +1,6 @@
 r"""The unbiased squared Central Moment Discrepancy: h-statistics in place of plug-in moments.
 
-Section 6 of Zellinger et al. (2019) names it: unbiased sample central moments and squared norms, as for the MMD.
+Zellinger et al. (2019) name it below Eq. (23): unbiased sample central moments and squared norms, as for the MMD.
 
 .. math:: \sum_j \frac{1}{|b-a|^{2j}} \lVert c_j(S) - c_j(T) \rVert_2^2, \quad
           \widehat{\lVert c_j(S) - c_j(T) \rVert^2} = \widehat{c_j^2}(S) + \widehat{c_j^2}(T) - 2\, h_j(S)^\top h_j(T)

@@ -1,6 +1,6 @@
 """MANNClassifier: a classifier that learns on the source and works on the target (Algorithm 1).
 
-Moment Alignment Neural Network of Zellinger et al. (2019), Section 5, as a scikit-learn estimator.
+Moment Alignment Neural Network of Zellinger et al. (2019) as a scikit-learn estimator.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHUNK = 16384
 class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Neural network classifier whose hidden activations are aligned between a source and a target domain.
 
-    Minimises :math:`\mathcal L(h(X_S), y_S) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (26): the cross-entropy on the
+    Minimises :math:`\mathcal L(h(X_S), y_S) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24): the cross-entropy on the
     labelled source plus a distance between the hidden activations of both domains. Without target data it is a plain
     sigmoid network.
 

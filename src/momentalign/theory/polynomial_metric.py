@@ -1,7 +1,7 @@
 r"""Integral probability metrics on homogeneous polynomials, and the CMD as the paper defines it.
 
 Stands for Eqs. (2), (7), (11) and (12) of Zellinger et al. (2019); Theorem 2 says that the sum equals
-:func:`momentalign.cmd` with all cross-moments.
+:func:`momentalign.cmd` with all cross-moments, ``cross=k`` (but ``cross=2`` is CV-CMD, its second term over sqrt(2)).
 
 .. math:: \mathcal P^k = \{ x \mapsto \langle w, \boldsymbol\nu^{(k)}(x) \rangle : \lVert w \rVert_2 \le 1 \}
 

@@ -69,7 +69,7 @@ class BatchedEngine:
         return EpochFigures(source_loss, distance)
 
     def _update(self, source_rows: Rows, target_rows: Rows | None) -> Tensor:
-        """Make one gradient step, Eq. (27), and return losses and distances (2, stack) before it."""
+        """Make one gradient step, Eq. (25), and return losses and distances (2, stack) before it."""
         source, outputs = self._forward(self._source(source_rows))
         loss = _cross_entropy(outputs, self._labels[torch.as_tensor(source_rows, device=self._device)])
         distance = torch.zeros_like(loss)
@@ -140,7 +140,7 @@ def _in_order(rows: Rows) -> bool:
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Mean negative log probability of the right class, Eq. (23), for outputs (stack, rows, classes)."""
+    """Mean negative log probability of the right class, Eq. (22), for outputs (stack, rows, classes)."""
     chosen = outputs.gather(-1, labels.expand(outputs.shape[0], -1).unsqueeze(-1)).squeeze(-1)
     return (outputs.logsumexp(-1) - chosen).mean(-1)
 

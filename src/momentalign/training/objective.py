@@ -1,4 +1,4 @@
-"""The distance term of Eq. (26) for a stack: one value per network, each with its own distance.
+"""The distance term of Eq. (24) for a stack: one value per network, each with its own distance.
 
 Networks that use a distance of this library are computed together; any other callable is called network by network.
 """

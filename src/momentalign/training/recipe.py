@@ -42,7 +42,7 @@ LEARNING_RATES: dict[OptimizerName, float] = {"adagrad": 0.01, "adadelta": 1.0, 
 
 @dataclass(frozen=True)
 class Optimizer:
-    """The gradient weighting of Eq. (27): Adagrad (28), Adadelta (29), SGD with momentum and decay, or Adam.
+    """The gradient weighting of Eq. (25): Adagrad (26), Adadelta (27), SGD with momentum and decay, or Adam.
 
     Attributes
     ----------

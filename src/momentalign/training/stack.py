@@ -11,9 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from joblib import Parallel, delayed
+
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks import Layer
 from momentalign.training.batched import BatchedEngine
+from momentalign.training.compiled import CompiledEngine, CompiledTask, announce_compilation, is_compilable
 from momentalign.training.recipe import (
     Engine,
     EpochFigures,
@@ -45,6 +48,7 @@ def train_stack(
     members: Sequence[Member],
     *,
     device: str = "cpu",
+    n_jobs: int = 1,
     progress: Callable[[EpochReport], None] | None = None,
 ) -> list[TrainedNetwork]:
     """Train one network per member and return them in order.
@@ -55,12 +59,33 @@ def train_stack(
         The data, what all networks share, and what each has of its own.
     device
         Where to train: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    n_jobs
+        Cores that compiled networks are spread over; -1 takes all. It changes no number.
     progress
-        Called after each epoch.
+        Called after each epoch; where networks train side by side, after each epoch of each of them.
     """
     if not members:
         raise InvalidInputError("a stack needs at least one member; give one Member per network.")
-    engine: Engine = BatchedEngine(task, recipe, members, device=device)
+    if device == "cpu" and is_compilable(task, recipe, members):
+        laid_out = CompiledTask(task, recipe)
+        announce_compilation()
+        engines = [CompiledEngine(laid_out, task, recipe, [member]) for member in members]
+        calls = [
+            delayed(_run)(engine, task, recipe, [member], progress)
+            for engine, member in zip(engines, members, strict=True)
+        ]
+        return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
+    return _run(BatchedEngine(task, recipe, members, device=device), task, recipe, members, progress)
+
+
+def _run(
+    engine: Engine,
+    task: Task,
+    recipe: Recipe,
+    members: Sequence[Member],
+    progress: Callable[[EpochReport], None] | None,
+) -> list[TrainedNetwork]:
+    """Drive an engine epoch by epoch until every network has stopped."""
     runs = [_Run(member, recipe, held_out=task.validation is not None) for member in members]
     active = list(range(len(runs)))
     for epoch in range(1, recipe.max_epochs + 1):

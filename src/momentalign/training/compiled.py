@@ -1,0 +1,194 @@
+"""The compiled engine: each network's epoch is one compiled call on one core (Algorithm 1).
+
+For networks with one hidden layer and the distances whose gradients are known in closed form. Sparse rows stay sparse, and
+dense rows that are mostly zero are treated as sparse.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from momentalign.discrepancies.central_moment import CMDLoss, interval_length
+from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.networks import Layer, Matrix
+from momentalign.training.recipe import Distance, EpochFigures, Member, OptimizerName, Recipe, Task, ValidationFigures
+
+__all__ = ["CompiledEngine", "CompiledTask", "announce_compilation", "is_compilable"]
+
+# Dense rows with a smaller part of non-zeros are cheaper as sparse ones.
+SPARSE_BELOW = 0.2
+# Compiling takes about this many seconds once on a machine; what plain torch does faster is left to it.
+WORTH_COMPILING = 10.0
+SECONDS_PER_UPDATE = 1e-3
+SECONDS_PER_PRODUCT = 3e-10
+
+
+def is_compilable(task: Task, recipe: Recipe, members: Sequence[Member]) -> bool:
+    """Whether this engine can train the stack, and the training is long enough to be worth a first compilation.
+
+    The answer depends on the task and the recipe, not on what has been compiled before nor on the number of networks: the
+    same training gives the same bits on a fresh machine and in any stack.
+    """
+    if len(recipe.hidden) != 1 or any(_objective(member) is None for member in members):
+        return False
+    updates = recipe.max_epochs * len(recipe.epoch(task))
+    rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
+    products = recipe.max_epochs * rows * task.source.shape[1] * recipe.hidden[0]
+    return updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT > WORTH_COMPILING
+
+
+def announce_compilation() -> None:
+    """Say so, once, where the loops have not been compiled on this machine yet: it takes some seconds."""
+    from momentalign.training.loops import run_epoch
+
+    folder = Path(run_epoch.stats.cache_path)
+    if not run_epoch.signatures and not any(folder.glob("loops.run_epoch-*.nbi")):
+        logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (about 10 s)")
+
+
+class CompiledTask:
+    """The rows of a task laid out batch by batch, shared by all networks of a stack."""
+
+    def __init__(self, task: Task, recipe: Recipe) -> None:
+        epoch = recipe.epoch(task)
+        blocks, labels, sizes = [], [], []
+        for source_rows, target_rows in epoch:
+            part = [task.source[source_rows]]
+            codes = [task.labels[source_rows]]
+            if target_rows is not None and task.target is not None:
+                part.append(task.target[target_rows])
+                codes.append(np.full(len(target_rows), -1))
+            blocks.append(_stack_rows(part))
+            labels.append(np.concatenate(codes))
+            sizes.append((blocks[-1].shape[0], len(source_rows)))
+        is_sparse = _is_mostly_zero(task.source)
+        rows = _stack_rows(blocks) if len(blocks) > 1 else blocks[0]
+        codes = np.concatenate(labels).astype(np.int32)
+        totals = np.array([size for size, _ in sizes])
+        self.layout = (np.concatenate([[0], np.cumsum(totals)]), np.array([source for _, source in sizes]))
+        self.data = (*_row_arrays(rows, is_sparse), *_column_arrays(blocks, is_sparse), codes)
+        self.validation = None
+        if task.validation is not None and task.validation_labels is not None:
+            held_out = task.validation_labels.astype(np.int32)
+            self.validation = (*_row_arrays(task.validation, is_sparse), held_out)
+
+
+class CompiledEngine:
+    """Trains networks one after the other, an epoch at a time, on the calling thread."""
+
+    def __init__(self, laid_out: CompiledTask, task: Task, recipe: Recipe, members: Sequence[Member]) -> None:
+        self._task = laid_out
+        self._networks = [_Network(task, recipe, member) for member in members]
+
+    def run_epoch(self) -> EpochFigures:
+        """Train every network for one epoch."""
+        figures = [network.run_epoch(self._task) for network in self._networks]
+        return EpochFigures(np.array([loss for loss, _ in figures]), np.array([distance for _, distance in figures]))
+
+    def validate(self) -> ValidationFigures:
+        """Evaluate every network on the held-out source rows."""
+        from momentalign.training.loops import evaluate
+
+        figures = [evaluate(self._task.validation, network.weights) for network in self._networks]
+        return ValidationFigures(np.array([loss for loss, _ in figures]), np.array([right for _, right in figures]))
+
+    def layers(self, index: int) -> list[Layer]:
+        """Return a copy of the weights of one network."""
+        weight, bias, top, top_bias = self._networks[index].weights
+        return [Layer(weight.copy(), bias.copy()), Layer(np.ascontiguousarray(top.T), top_bias.copy())]
+
+    def retain(self, indices: Sequence[int]) -> None:
+        """Go on with these networks only."""
+        self._networks = [self._networks[index] for index in indices]
+
+
+class _Network:
+    """The weights of one network and the state of its optimizer."""
+
+    def __init__(self, task: Task, recipe: Recipe, member: Member) -> None:
+        bottom, top = member.start(task, recipe)
+        parts = (bottom.weight, bottom.bias, top.weight.T, top.bias)
+        self.weights = tuple(np.array(part, dtype=np.float32, order="C") for part in parts)
+        self._state = tuple(np.zeros_like(part) for part in self.weights for _ in range(2))
+        self._objective = _objective(member)
+        optimizer = recipe.optimizer
+        self._rule = (_rules()[optimizer.name], optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
+        self._step = 0
+
+    def run_epoch(self, laid_out: CompiledTask) -> tuple[float, float]:
+        from momentalign.training.loops import run_epoch
+
+        loss, distance, self._step = run_epoch(
+            laid_out.data, laid_out.layout, self.weights, self._state, self._objective, self._rule, self._step
+        )
+        return loss, distance
+
+
+def _rules() -> dict[OptimizerName, int]:
+    from momentalign.training import loops
+
+    return {"adagrad": loops.ADAGRAD, "adadelta": loops.ADADELTA, "sgd": loops.SGD, "adam": loops.ADAM}
+
+
+def _objective(member: Member) -> tuple[int, float, int, float, float] | None:
+    """Return (kind, weight, order, scale, beta) for the compiled loops, or None where they do not know the distance."""
+    from momentalign.training import loops
+
+    distance: Distance | None = member.distance if member.weight else None
+    weight = float(member.weight)
+    if distance is None:
+        return (loops.NO_DISTANCE, 0.0, 1, 1.0, 1.0)
+    if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data" and distance.cross <= 2:
+        kind = loops.CMD if distance.cross == 1 else loops.CV_CMD
+        return (kind, weight, distance.n_moments, interval_length(distance.interval), 1.0)
+    if type(distance) is CORALLoss:
+        return (loops.CORAL, weight, 1, 1.0, 1.0)
+    if type(distance) is MMDLoss and distance.kernel == "gaussian" and isinstance(distance.beta, (int, float)):
+        if not (distance.unbiased or distance.linear_time):
+            return (loops.MMD, weight, 1, 1.0, float(distance.beta))
+    return None
+
+
+def _is_mostly_zero(rows: Matrix) -> bool:
+    if sparse.issparse(rows):
+        return True
+    return bool(np.count_nonzero(rows) < SPARSE_BELOW * rows.size and rows.shape[1] >= 16)
+
+
+def _stack_rows(blocks: list[Matrix]) -> Matrix:
+    return sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
+
+
+def _row_arrays(rows: Matrix, is_sparse: bool) -> tuple[Any, ...]:
+    """(is_sparse, dense, indptr, indices, values), the unused ones empty."""
+    if not is_sparse:
+        dense = np.ascontiguousarray(rows, dtype=np.float32)
+        return (False, dense, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    matrix = sparse.csr_matrix(rows)
+    return (
+        True,
+        np.zeros((0, matrix.shape[1]), np.float32),
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int32),
+        matrix.data.astype(np.float32),
+    )
+
+
+def _column_arrays(blocks: list[Matrix], is_sparse: bool) -> tuple[Any, ...]:
+    """Columns of each batch: pointers (batches, inputs + 1) into common row numbers and values."""
+    if not is_sparse:
+        return (np.zeros((1, 1), np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+    columns = [sparse.csc_matrix(block) for block in blocks]
+    offsets = np.cumsum([0, *(matrix.nnz for matrix in columns)])
+    return (
+        np.stack([matrix.indptr.astype(np.int64) + offset for matrix, offset in zip(columns, offsets, strict=False)]),
+        np.concatenate([matrix.indices for matrix in columns]).astype(np.int32),
+        np.concatenate([matrix.data for matrix in columns]).astype(np.float32),
+    )

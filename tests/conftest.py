@@ -1,0 +1,48 @@
+"""What all tests share: hypothesis profiles, seeded samples, and the exact oracle.
+
+The ordinary run draws 100 examples per law, the same ones every time; ``HYPOTHESIS_PROFILE=long`` draws 1,000 new ones.
+"""
+
+import importlib.util
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+settings.register_profile("ordinary", max_examples=100, derandomize=True, deadline=None, database=None)
+settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
+
+Pair = Callable[..., tuple[torch.Tensor, torch.Tensor]]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20190101)
+
+
+@pytest.fixture
+def pair(rng: np.random.Generator) -> Pair:
+    """Two samples in [0, 1] of different sizes and distributions: ``pair(rows, other_rows, width)``."""
+
+    def draw(
+        rows: int = 7, other_rows: int = 5, width: int = 3, *, dtype: torch.dtype = torch.float64, grad: bool = False
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        source, target = rng.random((rows, width)), rng.random((other_rows, width)) ** 2
+        return tuple(torch.tensor(sample, dtype=dtype, requires_grad=grad) for sample in (source, target))
+
+    return draw
+
+
+@pytest.fixture(scope="session")
+def oracle() -> ModuleType:
+    """tests/oracle.py; in pytest's importlib mode test folders are not on the path."""
+    spec = importlib.util.spec_from_file_location("momentalign_oracle", Path(__file__).with_name("oracle.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,151 @@
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.moments import (
+    central_moments,
+    exponents,
+    mean_difference,
+    monomials,
+    read_order,
+    read_pair,
+    sample_moments,
+)
+
+OFFSET = 1e4
+
+
+@pytest.fixture
+def far_sample(rng):
+    """Skewed float32 values at offset 1e4, and the exact moments of these very float32 values."""
+    sample = torch.tensor(OFFSET + 10 * rng.random((500, 4)) ** 3, dtype=torch.float32)
+    centred = sample.double().numpy() - sample.double().numpy().mean(0)
+    return sample, {order: (centred**order).mean(0) for order in (2, 3)}
+
+
+def _naive_raw(sample, order):
+    raw = [(sample**power).mean(0) for power in range(order + 1)]
+    return sum(math.comb(order, i) * raw[i] * (-raw[1]) ** (order - i) for i in range(order + 1))
+
+
+def _relative_error(value, expected):
+    return np.abs(value.numpy() / expected - 1).max()
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_float32_at_offset_1e4_keeps_four_digits(far_sample, order):
+    sample, expected = far_sample
+    assert _relative_error(sample_moments(sample, 3).central[order - 2].double(), expected[order]) < 1e-4
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_the_naive_raw_formula_fails_that_test(far_sample, order):
+    sample, expected = far_sample
+    assert _relative_error(_naive_raw(sample, order).double(), expected[order]) > 1.0
+
+
+def test_a_rounded_mean_alone_would_spoil_the_third_order():
+    # 2^24 + {0, 2, 4, 4}: the mean 2^24 + 2.5 is not a float32, the residual has to carry the half.
+    sample = torch.tensor([[0.0], [2.0], [4.0], [4.0]]) + 2.0**24
+    moments = sample_moments(sample, 3)
+    assert (moments.shift.double() + moments.residual.double()).item() == 2.0**24 + 2.5
+    torch.testing.assert_close(moments.central.flatten(), torch.tensor([2.75, -2.25]))
+
+
+def test_central_moments_match_numpy_with_the_mean_first(rng):
+    sample = rng.normal(size=(30, 3))
+    expected = [sample.mean(0), *(((sample - sample.mean(0)) ** j).mean(0) for j in range(2, 11))]
+    np.testing.assert_allclose(central_moments(torch.tensor(sample), 10), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_magnitudes_are_the_size_of_absolute_central_moments(rng):
+    sample = rng.normal(size=(30, 3))
+    expected = np.array([(np.abs(sample - sample.mean(0)) ** j).mean(0) for j in range(1, 8)])
+    magnitude = sample_moments(torch.tensor(sample), 7).magnitude.numpy()
+    np.testing.assert_allclose(magnitude[1::2], expected[1::2], rtol=1e-12)
+    assert np.all((magnitude > expected / 2) & (magnitude < expected * 2))
+
+
+def test_order_one_has_no_central_moments():
+    moments = sample_moments(torch.rand(2, 5, 3), 1)
+    assert moments.central.shape == (2, 0, 3)
+    assert central_moments(torch.ones(4, 3), 1).tolist() == [[1.0, 1.0, 1.0]]
+
+
+def test_a_stack_is_treated_sample_by_sample(rng):
+    stack = torch.tensor(rng.random((2, 4, 6, 3)))
+    together = central_moments(stack, 5)
+    assert together.shape == (2, 4, 5, 3)
+    for i, j in product(range(2), range(4)):
+        torch.testing.assert_close(together[i, j], central_moments(stack[i, j], 5), rtol=1e-14, atol=1e-15)
+
+
+def test_scale_divides_the_sample(rng):
+    sample = torch.tensor(rng.random((9, 2)))
+    scaled, expected = sample_moments(sample, 4, scale=2.0), sample_moments(sample / 2.0, 4)
+    for field, (left, right) in zip(expected._fields, zip(scaled, expected, strict=True), strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-13, atol=1e-16, msg=field)
+
+
+def test_the_gradient_passes_through_the_mean(rng):
+    sample = torch.tensor(rng.random((6, 2)), requires_grad=True)
+    central_moments(sample, 1).sum().backward()
+    torch.testing.assert_close(sample.grad, torch.full_like(sample, 1 / 6))
+
+
+def test_mean_difference_keeps_what_the_means_would_round_away():
+    low = torch.tensor([[0.0], [2.0]]) + 2.0**24
+    high = torch.tensor([[2.0], [2.0], [2.0], [0.0]]) + 2.0**24  # mean 2^24 + 1.5, not a float32
+    assert mean_difference(sample_moments(high, 1), sample_moments(low, 1)).tolist() == [0.5]
+
+
+@pytest.mark.parametrize(("width", "order"), list(product((1, 2, 3, 5), (1, 2, 3, 4))))
+def test_monomials_come_once_each_in_the_order_of_their_exponents(rng, width, order):
+    powers = exponents(width, order)
+    assert len(set(powers)) == len(powers) == math.comb(order + width - 1, order)
+    assert all(sum(power) == order for power in powers)
+    assert powers == sorted(powers, reverse=True)
+    sample = rng.normal(size=(4, width))
+    expected = np.stack([np.prod(sample ** np.array(power), axis=1) for power in powers], 1)
+    np.testing.assert_allclose(monomials(torch.tensor(sample), order), expected, rtol=1e-13)
+
+
+def test_read_order_takes_whole_numbers_of_every_make():
+    assert [read_order(value, "order") for value in (1, np.int32(3), np.uint8(7))] == [1, 3, 7]
+    assert type(read_order(np.int64(2), "order")) is int
+
+
+@pytest.mark.parametrize("value", [0, -1, np.int64(0)])
+def test_read_order_refuses_small_numbers(value):
+    with pytest.raises(InvalidInputError, match=r"^degree must be at least 1"):
+        read_order(value, "degree")
+
+
+@pytest.mark.parametrize("value", [1.0, 1.5, True, np.True_, "3", None, [2], math.nan])
+def test_read_order_refuses_other_types(value):
+    with pytest.raises(InvalidTypeError, match=r"^degree must be a whole number"):
+        read_order(value, "degree")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "common"),
+    [
+        (torch.float32, torch.float64, torch.float64),
+        (torch.float16, torch.float16, torch.float32),
+        (torch.bfloat16, torch.float32, torch.float32),
+        (torch.float16, torch.float64, torch.float64),
+    ],
+)
+def test_a_pair_is_read_in_its_common_wide_dtype(left, right, common):
+    source, target, differentiable = read_pair(torch.ones(2, 2, dtype=left), torch.ones(3, 2, dtype=right))
+    assert source.dtype == target.dtype == common
+    assert differentiable
+
+
+def test_samples_on_two_devices_are_refused():
+    with pytest.raises(InvalidInputError, match="source is on meta and target on cpu"):
+        read_pair(torch.ones(2, 2, device="meta"), torch.ones(2, 2))
