@@ -36,7 +36,9 @@ def squared_term(source: Rows, target: Rows, order: int, *, every: bool) -> Frac
     return sum(((central_moment(source, m) - central_moment(target, m)) ** 2 for m in wanted), Fraction(0))
 
 
-def cmd_terms(source: Rows, target: Rows, n_moments: int, *, cross: int = 1, length: Fraction = Fraction(1)) -> list[float]:
+def cmd_terms(
+    source: Rows, target: Rows, n_moments: int, *, cross: int = 1, length: Fraction = Fraction(1)
+) -> list[float]:
     terms = []
     for order in range(1, n_moments + 1):
         square = squared_term(source, target, order, every=order <= cross) / length ** (2 * order)

@@ -1,13 +1,13 @@
 """The tree of errors; everything momentalign raises on purpose is in it.
 
-    MomentAlignError
-    ├── InvalidInputError (ValueError)       an argument has a value that cannot work
-    │   └── InvalidTypeError (TypeError)     an argument is of a type that cannot work
-    ├── DataNotFoundError (FileNotFoundError)  a benchmark file or a model is not where it was looked for
-    ├── DamagedFileError (ValueError)        a file is there but is not what was written
-    └── DivergedError (ArithmeticError)      training left the finite numbers
+MomentAlignError
+├── InvalidInputError (ValueError)       an argument has a value that cannot work
+│   └── InvalidTypeError (TypeError)     an argument is of a type that cannot work
+├── DataNotFoundError (FileNotFoundError)  a benchmark file or a model is not where it was looked for
+├── DamagedFileError (ValueError)        a file is there but is not what was written
+└── DivergedError (ArithmeticError)      training left the finite numbers
 
-    MomentAlignWarning (UserWarning)         something was decided for the caller; the text says what
+MomentAlignWarning (UserWarning)         something was decided for the caller; the text says what
 """
 
 __all__ = [

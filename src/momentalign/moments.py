@@ -2,9 +2,9 @@ r"""Sample moments: the mean, central moments and monomials that every distance 
 
 Stands for c_j of Theorem 2 and the monomial vector of Eqs. (6) and (17) in Zellinger et al. (2019).
 
-All functions take tensors of shape ``(..., rows, width)``; leading dimensions are a stack of samples treated one by one.
-Moments are computed about a rough mean that is corrected afterwards: raw powers lose everything at an offset, and a rounded
-mean alone spoils the odd orders by :math:`3 c_2 \delta`.
+All functions take tensors of shape ``(..., rows, width)``; leading dimensions are a stack of samples treated one by
+one. Moments are computed about a rough mean that is corrected afterwards: raw powers lose everything at an offset,
+and a rounded mean alone spoils the odd orders by :math:`3 c_2 \delta`.
 """
 
 from __future__ import annotations
@@ -125,14 +125,14 @@ def exponents(width: int, order: int) -> list[tuple[int, ...]]:
 
 
 def monomials(sample: Tensor, order: int) -> Tensor:
-    r"""Return :math:`\boldsymbol\nu^{(j)}` of each row: every monomial of one order once, in the order of :func:`exponents`.
+    r"""Return :math:`\boldsymbol\nu^{(j)}` of each row: every monomial once, in the order of :func:`exponents`.
 
     Examples
     --------
     >>> monomials(torch.tensor([[2.0, 3.0]]), 3)
     tensor([[ 8., 12., 18., 27.]])
     """
-    columns = list(sample.split(1, -1))
+    columns = [sample[..., feature : feature + 1] for feature in range(sample.shape[-1])]
     blocks = columns
     for _ in range(order - 1):
         blocks = [column * torch.cat(blocks[first:], -1) for first, column in enumerate(columns)]
@@ -151,8 +151,8 @@ def read_order(value: object, name: str) -> int:
 def read_pair(source: Any, target: Any) -> tuple[Tensor, Tensor, bool]:
     """Return two samples as float tensors of one dtype on one device, and whether they came as tensors.
 
-    Anything numpy can read as a matrix of numbers is welcome; float16 and bfloat16 are widened to float32 so that sums and
-    powers keep their accuracy and range, and whole numbers to float64.
+    Anything numpy can read as a matrix of numbers is welcome; float16 and bfloat16 are widened to float32 so that
+    sums and powers keep their accuracy and range, and whole numbers to float64.
     """
     if isinstance(source, Tensor) != isinstance(target, Tensor):
         raise InvalidTypeError(
@@ -163,7 +163,7 @@ def read_pair(source: Any, target: Any) -> tuple[Tensor, Tensor, bool]:
     source, target = read_sample(source, "source"), read_sample(target, "target")
     if source.shape[-1] != target.shape[-1]:
         raise InvalidInputError(
-            f"source has {source.shape[-1]} columns and target has {target.shape[-1]}; both must have the same features."
+            f"source has {source.shape[-1]} columns and target has {target.shape[-1]}; give both the same features."
         )
     if source.device != target.device:
         raise InvalidInputError(f"source is on {source.device} and target on {target.device}; move one of them.")
@@ -176,14 +176,16 @@ def read_sample(sample: Any, name: str) -> Tensor:
     tensor = sample if isinstance(sample, Tensor) else _from_array(sample, name)
     if tensor.ndim != 2:
         raise InvalidInputError(
-            f"{name} must be a matrix of rows and features, got shape {tuple(tensor.shape)}; reshape it to two dimensions."
+            f"{name} must be a matrix (rows, features), got shape {tuple(tensor.shape)}; reshape it to two dimensions."
         )
     if 0 in tensor.shape:
         raise InvalidInputError(
             f"{name} is empty, its shape is {tuple(tensor.shape)}; give at least one row and one column."
         )
     if not tensor.is_floating_point():
-        raise InvalidTypeError(f"{name} must hold real floating-point numbers, got {tensor.dtype}; convert it with .float().")
+        raise InvalidTypeError(
+            f"{name} must hold real floating-point numbers, got {tensor.dtype}; convert it with .float()."
+        )
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
@@ -205,10 +207,14 @@ def _from_array(sample: Any, name: str) -> Tensor:
 def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor) -> None:
     """Raise if a distance is not finite, naming the cause.
 
-    One look at the result replaces a look at every input. It is left out on accelerators, where it would stop the queue,
-    and inside function transforms, where there is no value to look at.
+    One look at the result replaces a look at every input. It is left out on accelerators, where it would stop the
+    queue, and inside function transforms, where there is no value to look at.
     """
-    if value.device.type != "cpu" or torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(value):
+    if (
+        value.device.type != "cpu"
+        or torch.compiler.is_compiling()
+        or torch._C._functorch.is_functorch_wrapped_tensor(value)
+    ):
         return
     if bool(torch.isfinite(value.detach()).all()):
         return
@@ -217,6 +223,6 @@ def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor) -> None:
             raise InvalidInputError(f"{name} holds NaN or infinite values; remove or impute them first.")
     peak = max(source.detach().abs().max().item(), target.detach().abs().max().item())
     raise InvalidInputError(
-        f"the powers of values as large as {peak:.3g} overflow {source.dtype}; give the range of the activations as interval=(a, b), "
-        "scale them, or lower the order."
+        f"the powers of values as large as {peak:.3g} overflow {source.dtype}; give the range of the activations as "
+        "interval=(a, b), scale them, or lower the order."
     )

@@ -3,13 +3,14 @@ r"""The network of Algorithm 1: fully connected sigmoid layers and a softmax on 
 Eqs. (18) to (20) of Zellinger et al. (2019), there with one hidden layer:
 :math:`h_0(x) = \mathrm{sigm}(W x + b)`, :math:`h_1(x) = \mathrm{softmax}(V h_0(x) + c)`.
 
-Weights are plain numbers here (arrays), stored inputs first, so that a row of data multiplies them from the left; how they
-are trained is the business of `training`.
+Weights are plain numbers here (arrays), stored inputs first, so that a row of data multiplies them from the left;
+how they are trained is the business of `training`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -56,12 +57,10 @@ def initial_layers(
     [(2, 15), (15, 3)]
     """
     if initializer not in get_args(Initializer):
-        raise InvalidInputError(
-            f"initializer must be one of {', '.join(get_args(Initializer))}, got {initializer!r}."
-        )
+        raise InvalidInputError(f"initializer must be one of {', '.join(get_args(Initializer))}, got {initializer!r}.")
     random = np.random.default_rng(seed)
     layers = []
-    for inputs, units in zip(sizes[:-1], sizes[1:], strict=True):
+    for inputs, units in pairwise(sizes):
         weight = gain * _draw(random, inputs, units, initializer)
         layers.append(Layer(weight, np.zeros(units)))
     return layers
@@ -73,7 +72,7 @@ def _draw(random: np.random.Generator, inputs: int, units: int, initializer: Ini
         normal = random.standard_normal((inputs, units))
         while (outside := np.abs(normal) > 2).any():
             normal[outside] = random.standard_normal(int(outside.sum()))
-        return normal * (np.sqrt(2.0 / inputs) / 0.87962566103423978)
+        return np.asarray(normal * (np.sqrt(2.0 / inputs) / 0.87962566103423978))
     variance = 1.0 / inputs if initializer == "lecun_uniform" else 2.0 / (inputs + units)
     bound = np.sqrt(3.0 * variance)
     return random.uniform(-bound, bound, (inputs, units))

@@ -1,6 +1,7 @@
 """Benchmark files: what is known, where they are looked for, and whether they are what they should be.
 
-Section 6.1 of Zellinger et al. (2019) lists the data sets. Nothing is downloaded here; files are found in the folder given as
+Section 6.1 of Zellinger et al. (2019) lists the data sets. Nothing is downloaded here; files are found in the folder
+given as
 ``--data DIR`` or in ``MOMENTALIGN_DATA``, and their SHA-256 is checked before they are read.
 """
 
@@ -32,8 +33,8 @@ class BenchmarkFile:
 ARTIFICIAL = BenchmarkFile(
     "artificial.npz",
     "f38ab84e2e78cdda2b1029c18fe8e6b8d41fec536488b6060d42e5ae3fff493d",
-    "the four arrays of data/artificial_dataset in github.com/wzell/mann, saved with numpy.savez_compressed as x_source, "
-    "x_target, y_source and y_target",
+    "the four arrays of data/artificial_dataset in github.com/wzell/mann, saved with numpy.savez_compressed "
+    "as x_source, x_target, y_source and y_target",
 )
 
 
@@ -68,7 +69,8 @@ def find_file(file: BenchmarkFile, folder: str | Path | None = None) -> Path:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     if digest != file.sha256:
         raise DamagedFileError(
-            f"{path} is not the file it should be (SHA-256 {digest[:12]}, expected {file.sha256[:12]}); get it again: {file.source}."
+            f"{path} is not the file it should be (SHA-256 {digest[:12]}, expected {file.sha256[:12]}); "
+            f"get it again: {file.source}."
         )
     return path
 

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from momentalign.discrepancies.cross_moments import monomial_norms
+from momentalign.discrepancies.fused.choice import fast_terms
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, MomentAlignWarning
@@ -239,7 +240,8 @@ def _read_and_compute(
     if unbiased:
         terms = unbiased_terms(source, target, n_moments, scale=scale, cross=cross)
     else:
-        terms = stacked_terms(source, target, n_moments, scale=scale, cross=cross)
+        fast = fast_terms(source, target, n_moments, scale=scale, plain=stacked_terms) if cross == 1 else None
+        terms = stacked_terms(source, target, n_moments, scale=scale, cross=cross) if fast is None else fast
     refuse_non_finite(terms, source, target)
     return terms, differentiable
 

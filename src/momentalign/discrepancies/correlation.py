@@ -29,8 +29,8 @@ def coral(source: Any, target: Any) -> Tensor | float:
     Parameters
     ----------
     source, target
-        Shapes (rows, width) and (other rows, width), at least two rows each. Torch tensors give a differentiable scalar,
-        arrays a float.
+        Shapes (rows, width) and (other rows, width), at least two rows each. Torch tensors give a differentiable
+        scalar, arrays a float.
 
     Examples
     --------

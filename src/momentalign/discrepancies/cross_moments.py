@@ -1,7 +1,7 @@
 r"""Norms over all monomials of an order, Eq. (6), without building their list where it is long.
 
-Each monomial counts once (weight 1). The reproducing kernel of that norm is the complete homogeneous symmetric polynomial
-h_j of the products x_i y_i, and Newton's identities give it from Gram matrices of element-wise powers:
+Each monomial counts once (weight 1). The reproducing kernel of that norm is the complete homogeneous symmetric
+polynomial h_j of the products x_i y_i, and Newton's identities give it from Gram matrices of element-wise powers:
 
 .. math:: p_i = X^{(i)} {Y^{(i)}}^\top, \qquad h_0 = 1, \qquad h_j = \frac1j \sum_{i=1}^j p_i h_{j-i}
 """
@@ -18,7 +18,8 @@ from momentalign.moments import monomials
 
 __all__ = ["monomial_norms", "symmetric_polynomials"]
 
-# Up to this many numbers the monomials are listed: that is exact to the last digit, the kernel's square only to half of them.
+# Up to this many numbers the monomials are listed: that is exact to the last digit, the kernel's square only to half
+# of them.
 LISTED = 1_000_000
 
 

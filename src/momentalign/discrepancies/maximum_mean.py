@@ -1,8 +1,8 @@
 r"""The Maximum Mean Discrepancy (MMD): the distance of two mean embeddings in a reproducing kernel Hilbert space.
 
-The peer method of Sections 6.3 to 6.6 in Zellinger et al. (2019). References: A. Gretton et al., A kernel method for the
-two-sample problem, 2006 (quadratic and linear-time estimators); M. Long et al., Learning transferable features with deep
-adaptation networks, 2015 (sums of Gaussian kernels).
+The peer method of Sections 6.3 to 6.6 in Zellinger et al. (2019). References: A. Gretton et al., A kernel method for
+the two-sample problem, 2006 (quadratic and linear-time estimators); M. Long et al., Learning transferable features
+with deep adaptation networks, 2015 (sums of Gaussian kernels).
 
 .. math:: \mathrm{MMD}^2(S, T) = \mathbb E\,\kappa(x, x') + \mathbb E\,\kappa(y, y') - 2\,\mathbb E\,\kappa(x, y)
 """
@@ -72,7 +72,8 @@ def mmd(
     kernel
         ``"gaussian"``: :math:`\exp(-\beta \lVert x - y \rVert^2)`, summed over `beta` where it is a sequence.
         ``"gaussians"``: the sum over 1/4, 1/2, 1, 2 and 4 times `beta`.
-        ``"polynomial"``: :math:`(1 + \langle x, y \rangle)^d` with `degree` d. ``"linear"``: :math:`\langle x, y \rangle`.
+        ``"polynomial"``: :math:`(1 + \langle x, y \rangle)^d` with `degree` d. ``"linear"``: :math:`\langle x, y
+        \rangle`.
     beta
         The width parameter of the Gaussian kernels; ``"median"`` takes 1 over the median squared distance of the rows.
     degree
@@ -80,7 +81,8 @@ def mmd(
     unbiased
         Leave the diagonal out of the means within a sample; the result can be negative. Needs two rows in each sample.
     linear_time
-        Average over disjoint pairs of rows instead of all pairs (unbiased by construction): linear cost, larger variance.
+        Average over disjoint pairs of rows instead of all pairs (unbiased by construction): linear cost, larger
+        variance.
 
     Examples
     --------
@@ -122,6 +124,12 @@ class MMDLoss(nn.Module):
         self.degree = degree
         self.unbiased = unbiased
         self.linear_time = linear_time
+
+    @property
+    def is_plain_gaussian(self) -> bool:
+        """Whether this is the biased estimate with one Gaussian of fixed width, which stacks compute together."""
+        fixed = isinstance(self.beta, (int, float))
+        return self.kernel == "gaussian" and fixed and not (self.unbiased or self.linear_time)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""
@@ -186,7 +194,7 @@ def _betas(
     if isinstance(beta, str):
         widths = [1.0 / _median_squared_distance(source, target)]
     else:
-        widths = list(beta) if isinstance(beta, Sequence) else [float(beta)]
+        widths = [*beta] if isinstance(beta, Sequence) else [float(beta)]
     return [factor * width for width in widths for factor in (FACTORS if kernel == "gaussians" else (1.0,))]
 
 

@@ -1,6 +1,7 @@
 """Norms that know their rounding level: where two samples coincide, a distance and its gradient are zero, not noise.
 
-The distances of Theorem 2 are sums of norms, not of squared norms, so their gradients keep ordinary size up to equality.
+The distances of Theorem 2 are sums of norms, not of squared norms, so their gradients keep ordinary size up to
+equality.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ ROUNDING_ERRORS = 8.0
 def guarded_norm(difference: Tensor, level: Tensor) -> Tensor:
     """Return the Euclidean norm over the last dimension; zero, with zero gradient, where it does not exceed `level`."""
     peak = difference.detach().abs().amax(-1)
-    peak = torch.where(peak > 0, peak, torch.ones_like(peak))  # Squares of tiny or huge differences would leave float32.
+    peak = torch.where(
+        peak > 0, peak, torch.ones_like(peak)
+    )  # Squares of tiny or huge differences would leave float32.
     squares = (difference / peak.unsqueeze(-1)).square().sum(-1)
     return peak * guarded_root(squares, (level / peak).square())
 

@@ -47,8 +47,8 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     hidden
         Units of each hidden layer; the last one is aligned.
     discrepancy
-        ``"cmd"``, ``"cv-cmd"`` (with all cross-variances), ``"mmd"``, ``"coral"``, None (plain network), or a callable that
-        takes two batches of activations and returns a scalar tensor, such as ``ma.MMDLoss(beta=1.2)``.
+        ``"cmd"``, ``"cv-cmd"`` (with all cross-variances), ``"mmd"``, ``"coral"``, None (plain network), or a
+        callable that takes two batches of activations and returns a scalar tensor, such as ``ma.MMDLoss(beta=1.2)``.
     weight
         The weight :math:`\lambda` of the distance.
     n_moments
@@ -179,7 +179,10 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         # In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
-        layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(self.coefs_, self.intercepts_, strict=True)]
+        layers = [
+            Layer(w.astype(np.float64), b.astype(np.float64))
+            for w, b in zip(self.coefs_, self.intercepts_, strict=True)
+        ]
         chunks = [X[start : start + CHUNK].astype(np.float64) for start in range(0, X.shape[0], CHUNK)]
         return np.concatenate([function(layers, rows) for rows in chunks]).astype(X.dtype, copy=False)
 
@@ -243,25 +246,26 @@ def named_distance(discrepancy: str | Distance | None, n_moments: int) -> Distan
     )
 
 
-def _hold_out(
-    codes: NDArray[np.intp], fraction: float, seed: int
-) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
-    """Split rows into training and validation, classes in proportion; nothing is held out where a class is too small."""
+def _hold_out(codes: NDArray[np.intp], fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+    """Split rows into training and validation, classes in proportion; nothing is held out where one is too small."""
     order = np.random.default_rng([seed, 0]).permutation(len(codes))
     classes = len(np.unique(codes))
     held_out = math.ceil(fraction * len(codes))
     if fraction == 0.0 or np.bincount(codes).min() < 2 or held_out < classes or len(codes) - held_out < classes:
         return order, None
-    training, validation = train_test_split(order, test_size=held_out, stratify=codes[order], shuffle=True, random_state=seed % 2**32)
+    training, validation = train_test_split(
+        order, test_size=held_out, stratify=codes[order], shuffle=True, random_state=seed % 2**32
+    )
     return training, validation
 
 
 def _read_number(value: object, name: str, *, least: float) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidTypeError(f"{name} must be a number, got {value!r}.")
-    if not (math.isfinite(value) and value >= least):
+    number = float(value)
+    if not (math.isfinite(number) and number >= least):
         raise InvalidInputError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")
-    return float(value)
+    return number
 
 
 def _read_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
@@ -273,7 +277,9 @@ def _read_seed(random_state: int | np.random.RandomState | np.random.Generator |
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31))
     if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral) or random_state < 0:
-        raise InvalidInputError(f"random_state must be a whole number of at least 0, a RandomState or None, got {random_state!r}.")
+        raise InvalidInputError(
+            f"random_state must be a whole number of at least 0, a RandomState or None, got {random_state!r}."
+        )
     return int(random_state)
 
 

@@ -35,8 +35,8 @@ def read_domains(
     """Return the domains of one call of ``fit``, checked, or say what is wrong with them.
 
     `X` and `y` are the source, `X_target` the target; or `X` holds both and `sample_domain` says which rows are which:
-    positive ids are sources, negative ids are targets, whose labels in `y` are not looked at. Target rows with a label in
-    `y_target` join the labelled rows.
+    positive ids are sources, negative ids are targets, whose labels in `y` are not looked at. Target rows with a
+    label in `y_target` join the labelled rows.
     """
     if y is None:
         raise InvalidInputError(
@@ -71,7 +71,8 @@ def _split_by_sign(X: Matrix, y: Labels, sample_domain: Any) -> tuple[Matrix, La
     domain = np.asarray(sample_domain)
     if domain.shape != y.shape or domain.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"sample_domain must be one whole number per row of X ({y.shape[0]}), got {domain.dtype} of shape {domain.shape}."
+            f"sample_domain must be one whole number per row of X ({y.shape[0]}), got {domain.dtype} of shape "
+            f"{domain.shape}."
         )
     if (domain == 0).any():
         raise InvalidInputError("sample_domain holds 0; use positive ids for sources and negative ids for targets.")
@@ -92,7 +93,8 @@ def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target
     if X_target is None or labels.shape != (X_target.shape[0],):
         rows = 0 if X_target is None else X_target.shape[0]
         raise InvalidInputError(
-            f"y_target must hold one entry per target row ({rows}), got shape {labels.shape}; mark missing ones with NaN, None or -1."
+            f"y_target must hold one entry per target row ({rows}), got shape {labels.shape}; mark missing ones with "
+            "NaN, None or -1."
         )
     known = ~_missing(labels, y)
     if not known.any():
@@ -128,6 +130,6 @@ def _refuse_cut_target(X: Matrix, X_target: Any) -> None:
         module = str(frame.f_globals.get("__name__", ""))
         if module.startswith(("sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.")):
             raise InvalidInputError(
-                f"X_target has as many rows as X inside {module}, which cuts such arguments like rows of X; hand over both "
-                "domains as one X with sample_domain instead."
+                f"X_target has as many rows as X inside {module}, which cuts such arguments like rows of X; hand over "
+                "both domains as one X with sample_domain instead."
             )

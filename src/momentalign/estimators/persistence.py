@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def _build(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -
 
 def _check_shapes(estimator: Any) -> None:
     sizes = [estimator.n_features_in_, *estimator.hidden, len(estimator.classes_)]
-    expected = list(zip(sizes[:-1], sizes[1:], strict=True))
+    expected = list(pairwise(sizes))
     if [weight.shape for weight in estimator.coefs_] != expected:
         raise ValueError(f"weights of shapes {expected} are expected")
     if [bias.shape for bias in estimator.intercepts_] != [(units,) for _, units in expected]:
@@ -101,7 +102,8 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     warnings.warn(
-        f"{name}={value!r} is not saved, a model folder holds no code; the loaded model has {name}=None and predicts the same.",
+        f"{name}={value!r} is not saved, a model folder holds no code; the loaded model has {name}=None and predicts "
+        "the same.",
         MomentAlignWarning,
         stacklevel=5,
     )

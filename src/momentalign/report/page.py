@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
 from momentalign.report.parts import ENVIRONMENT, Fact, facts
+from momentalign.training.checkpoints import replace_file
 
 __all__ = ["PAPER", "Section", "read_result", "render_page", "version_words", "write_page"]
 
@@ -68,21 +68,14 @@ def render_page(
 
 
 def write_page(page: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page whole or not at all: to a temporary file beside it, then renamed; return its path."""
+    """Write a page whole or not at all and return its path."""
     goal = Path(path)
-    handle, name = tempfile.mkstemp(dir=goal.parent, prefix=f".{goal.name}.", suffix=".part")
-    part = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        part.chmod(0o644)
-        part.replace(goal)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    _sync_folder(goal.parent)
+        replace_file(goal, page.encode())
+    except OSError as error:
+        raise InvalidInputError(
+            f"{goal} cannot be written ({error.strerror}); give a place in a folder that can be."
+        ) from error
     return goal
 
 
@@ -108,14 +101,3 @@ def version_words(versions: Mapping[str, str]) -> str:
     'momentalign 0.1.0, numpy 2.4.6'
     """
     return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last; systems that cannot open a folder keep it anyway."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -59,7 +59,9 @@ class BatchedEngine:
     def _prepare(self) -> None:
         """Set what depends on which networks are left."""
         self._distance = StackDistance(self._members if self._target is not None else [])
-        self._weights = torch.tensor([member.weight for member in self._members], dtype=self._dtype, device=self._device)
+        self._weights = torch.tensor(
+            [member.weight for member in self._members], dtype=self._dtype, device=self._device
+        )
 
     def run_epoch(self) -> EpochFigures:
         """Train every network for one epoch."""
@@ -119,7 +121,7 @@ class BatchedEngine:
 
 
 class _RowReader:
-    """Rows of a matrix as tensors: dense data are moved to the device once, sparse rows are made dense batch by batch."""
+    """Rows of a matrix as tensors: dense data move to the device once, sparse rows are made dense batch by batch."""
 
     def __init__(self, matrix: Matrix, device: torch.device, dtype: torch.dtype) -> None:
         self._device, self._dtype = device, dtype
@@ -162,7 +164,9 @@ def _open_device(name: str) -> torch.device:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise InvalidInputError(f'device {name!r} cannot be used ({reason}); try device="cpu" or device="auto".') from None
+        raise InvalidInputError(
+            f'device {name!r} cannot be used ({reason}); try device="cpu" or device="auto".'
+        ) from None
     return device
 
 

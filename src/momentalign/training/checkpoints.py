@@ -1,7 +1,7 @@
-"""Folders of numbers: arrays in safetensors, everything else in a JSON manifest, digests checked before anything is built.
+"""Folders of numbers: arrays in safetensors, the rest in a JSON manifest, digests checked before anything is built.
 
-Order of writing: arrays under a name that holds their digest, then the manifest that names them, each to a temporary file that
-is flushed and renamed. At any moment the folder holds a whole model, the old or the new one.
+Order of writing: arrays under a name that holds their digest, then the manifest that names them, each to a temporary
+file that is flushed and renamed. At any moment the folder holds a whole model, the old or the new one.
 Order of reading: read, check digests, check schema, build. Nothing in a folder is ever executed.
 """
 
@@ -54,11 +54,13 @@ def write_folder(path: str | Path, arrays: Arrays, description: Mapping[str, Any
                 stale.unlink()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InvalidInputError(f"the model cannot be written to {folder} ({reason}); give a folder that can be.") from error
+        raise InvalidInputError(
+            f"the model cannot be written to {folder} ({reason}); give a folder that can be."
+        ) from error
 
 
 def read_folder(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Return the arrays and the description of a folder written by :func:`write_folder`, or raise; nothing in between."""
+    """Return the arrays and the description of a folder written by :func:`write_folder`, or raise."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -82,7 +84,7 @@ def read_folder(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that at any moment its old or its new content is there, whole, and nothing else is left behind."""
+    """Write a file so that at any moment its old or its new content is there, whole; nothing else is left behind."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -157,7 +159,7 @@ def _check_format(folder: Path, body: Mapping[str, Any]) -> None:
         raise DamagedFileError(f"{folder} is not a model of momentalign; give the folder that save() wrote.")
     if version > FORMAT_VERSION:
         raise DamagedFileError(
-            f"{folder} was written by a newer momentalign (format {version}, this one reads {FORMAT_VERSION}); upgrade it."
+            f"{folder} was written by a newer momentalign (format {version}, this one reads {FORMAT_VERSION}); upgrade."
         )
     files = body.get("files")
     named = isinstance(files, dict) and len(files) == 1 and isinstance(body.get("description"), dict)

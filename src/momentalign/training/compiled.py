@@ -1,7 +1,7 @@
 """The compiled engine: each network's epoch is one compiled call on one core (Algorithm 1).
 
-For networks with one hidden layer and the distances whose gradients are known in closed form. Sparse rows stay sparse, and
-dense rows that are mostly zero are treated as sparse.
+For networks with one hidden layer and the distances whose gradients are known in closed form. Sparse rows stay
+sparse, and dense rows that are mostly zero are treated as sparse.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ SECONDS_PER_PRODUCT = 3e-10
 def is_compilable(task: Task, recipe: Recipe, members: Sequence[Member]) -> bool:
     """Whether this engine can train the stack, and the training is long enough to be worth a first compilation.
 
-    The answer depends on the task and the recipe, not on what has been compiled before nor on the number of networks: the
-    same training gives the same bits on a fresh machine and in any stack.
+    The answer depends on the task and the recipe, not on what has been compiled before nor on the number of
+    networks: the same training gives the same bits on a fresh machine and in any stack.
     """
     if len(recipe.hidden) != 1 or any(_objective(member) is None for member in members):
         return False
     updates = recipe.max_epochs * len(recipe.epoch(task))
     rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
     products = recipe.max_epochs * rows * task.source.shape[1] * recipe.hidden[0]
-    return updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT > WORTH_COMPILING
+    return bool(updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT > WORTH_COMPILING)
 
 
 def announce_compilation() -> None:
     """Say so, once, where the loops have not been compiled on this machine yet: it takes some seconds."""
-    from momentalign.training.loops import run_epoch
+    from momentalign.training import loops
 
-    folder = Path(run_epoch.stats.cache_path)
-    if not run_epoch.signatures and not any(folder.glob("loops.run_epoch-*.nbi")):
+    dispatcher: Any = loops.run_epoch
+    folder = Path(dispatcher.stats.cache_path)
+    if not dispatcher.signatures and not any(folder.glob("loops.run_epoch-*.nbi")):
         logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (about 10 s)")
 
 
@@ -57,23 +58,23 @@ class CompiledTask:
     """The rows of a task laid out batch by batch, shared by all networks of a stack."""
 
     def __init__(self, task: Task, recipe: Recipe) -> None:
-        epoch = recipe.epoch(task)
-        blocks, labels, sizes = [], [], []
-        for source_rows, target_rows in epoch:
-            part = [task.source[source_rows]]
-            codes = [task.labels[source_rows]]
+        blocks, labels, source_sizes = [], [], []
+        for source_rows, target_rows in recipe.epoch(task):
+            parts, codes = [task.source[source_rows]], [task.labels[source_rows]]
             if target_rows is not None and task.target is not None:
-                part.append(task.target[target_rows])
+                parts.append(task.target[target_rows])
                 codes.append(np.full(len(target_rows), -1))
-            blocks.append(_stack_rows(part))
+            blocks.append(_stack_rows(parts))
             labels.append(np.concatenate(codes))
-            sizes.append((blocks[-1].shape[0], len(source_rows)))
+            source_sizes.append(len(source_rows))
         is_sparse = _is_mostly_zero(task.source)
-        rows = _stack_rows(blocks) if len(blocks) > 1 else blocks[0]
-        codes = np.concatenate(labels).astype(np.int32)
-        totals = np.array([size for size, _ in sizes])
-        self.layout = (np.concatenate([[0], np.cumsum(totals)]), np.array([source for _, source in sizes]))
-        self.data = (*_row_arrays(rows, is_sparse), *_column_arrays(blocks, is_sparse), codes)
+        starts = np.cumsum([0, *(block.shape[0] for block in blocks)])
+        self.layout = (starts, np.array(source_sizes))
+        self.data = (
+            *_row_arrays(_stack_rows(blocks), is_sparse),
+            *_column_arrays(blocks, is_sparse),
+            np.concatenate(labels).astype(np.int32),
+        )
         self.validation = None
         if task.validation is not None and task.validation_labels is not None:
             held_out = task.validation_labels.astype(np.int32)
@@ -150,9 +151,8 @@ def _objective(member: Member) -> tuple[int, float, int, float, float] | None:
         return (kind, weight, distance.n_moments, interval_length(distance.interval), 1.0)
     if type(distance) is CORALLoss:
         return (loops.CORAL, weight, 1, 1.0, 1.0)
-    if type(distance) is MMDLoss and distance.kernel == "gaussian" and isinstance(distance.beta, (int, float)):
-        if not (distance.unbiased or distance.linear_time):
-            return (loops.MMD, weight, 1, 1.0, float(distance.beta))
+    if type(distance) is MMDLoss and distance.is_plain_gaussian and isinstance(distance.beta, (int, float)):
+        return (loops.MMD, weight, 1, 1.0, float(distance.beta))
     return None
 
 

@@ -1,49 +1,71 @@
 r"""Compiled loops: one call, one epoch of one network with a sigmoid layer, gradients in closed form.
 
-Section 7.5 of Zellinger et al. (2019) is the specification, its misprints corrected (the gradients with respect to V, b and W
-take the hidden activations h_0, not h_1). Everything is float32 with sums that matter in float64; the inner loops run over
-the hidden units, which are contiguous, so that they use vector instructions. No thread is started and the interpreter lock is
-free, so that networks train side by side in threads.
+Section 7.5 of Zellinger et al. (2019) is the specification, its misprints corrected (the gradients with respect to
+V, b and W take the hidden activations h_0, not h_1). Everything is float32 with sums that matter in float64; the
+inner loops run over the hidden units, which are contiguous, so that they use vector instructions. No thread is
+started and the interpreter lock is free, so that networks train side by side in threads.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 
 from momentalign.discrepancies.fused.kernels import (
-    COMPILED,
+    compiled,
     discrepancy_gradient,
     discrepancy_terms,
-    magnitude,
+    reordered,
     sample_statistics,
 )
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS
 
-__all__ = ["ADADELTA", "ADAGRAD", "ADAM", "CMD", "CORAL", "CV_CMD", "MMD", "NO_DISTANCE", "SGD", "evaluate", "run_epoch"]
+__all__ = [
+    "ADADELTA",
+    "ADAGRAD",
+    "ADAM",
+    "CMD",
+    "CORAL",
+    "CV_CMD",
+    "MMD",
+    "NO_DISTANCE",
+    "SGD",
+    "evaluate",
+    "run_epoch",
+]
+
+Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
+Arguments: TypeAlias = Any  # a tuple of arrays and numbers
 
 ADAGRAD, ADADELTA, SGD, ADAM = 0, 1, 2, 3
 NO_DISTANCE, CMD, CV_CMD, CORAL, MMD = 0, 1, 2, 3, 4
 
-# Sums of products may be reordered here, for dot products in vector registers; the order is fixed by the shape alone.
-REORDERED = {**COMPILED, "fastmath": {"contract", "reassoc"}}
 ONE, HALF = np.float32(1.0), np.float32(0.5)
 EPSILON = np.float32(1e-8)
+FLOAT32_EPSILON = 2.0**-23
 RHO = np.float32(0.95)
 BETA_1, BETA_2 = 0.9, 0.999
 
 
-@njit(**COMPILED)
-def run_epoch(data, layout, network, state, objective, rule, step):
-    """Train one network for one epoch, in place; return mean source loss, mean distance and the number of updates so far.
+@compiled
+def run_epoch(
+    data: Arguments,
+    layout: Arguments,
+    network: Arguments,
+    state: Arguments,
+    objective: Arguments,
+    rule: Arguments,
+    step: int,
+) -> tuple[float, float, int]:
+    """Train one network for one epoch, in place; return mean source loss, mean distance and the updates so far.
 
     Parameters
     ----------
     data : tuple
-        (is_sparse, dense rows, CSR indptr, indices, values, CSC pointers per batch, CSC rows, CSC values, labels): the rows
-        of all batches one after the other, source rows of a batch before its target rows.
+        (is_sparse, dense rows, CSR indptr, indices, values, CSC pointers per batch, CSC rows, CSC values, labels):
+        the rows of all batches one after the other, source rows of a batch before its target rows.
     layout : tuple
         (first row of each batch and the end, source rows of each batch).
     network : tuple
@@ -103,9 +125,9 @@ def run_epoch(data, layout, network, state, objective, rule, step):
     return total_loss / batches, total_distance / batches, step
 
 
-@njit(**COMPILED)
-def evaluate(data, network):
-    """Return mean cross-entropy and accuracy of one network on rows (is_sparse, dense, indptr, indices, values, labels)."""
+@compiled
+def evaluate(data: Arguments, network: Arguments) -> tuple[float, float]:
+    """Return mean cross-entropy and accuracy on rows (is_sparse, dense, indptr, indices, values, labels)."""
     sparse, dense, indptr, indices, values, labels = data
     weight, bias, top, top_bias = network
     rows, chunk = labels.shape[0], 256
@@ -127,8 +149,8 @@ def evaluate(data, network):
     return loss / rows, right / rows
 
 
-@njit(**COMPILED)
-def _forward_dense(dense, first, rows, weight, bias, hidden):
+@compiled
+def _forward_dense(dense: Array, first: int, rows: int, weight: Array, bias: Array, hidden: Array) -> None:
     inputs, units = weight.shape
     for i in range(rows):
         row, out = dense[first + i], hidden[i]
@@ -148,8 +170,10 @@ def _forward_dense(dense, first, rows, weight, bias, hidden):
             j += 1
 
 
-@njit(**COMPILED)
-def _forward_sparse(indptr, indices, values, first, rows, weight, bias, hidden):
+@compiled
+def _forward_sparse(
+    indptr: Array, indices: Array, values: Array, first: int, rows: int, weight: Array, bias: Array, hidden: Array
+) -> None:
     units = weight.shape[1]
     for i in range(rows):
         out = hidden[i]
@@ -170,9 +194,9 @@ def _forward_sparse(indptr, indices, values, first, rows, weight, bias, hidden):
             p += 1
 
 
-@njit(**COMPILED)
-def _exponential(value):
-    """Return exp in float32 by splitting off powers of two, written so that loops over it become vector instructions."""
+@compiled
+def _exponential(value: Any) -> Any:
+    """Return exp in float32, written so that loops over it become vector instructions."""
     value = min(max(value, np.float32(-80.0)), np.float32(80.0))
     # Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
     power = (value * np.float32(1.4426950408889634) + np.float32(12582912.0)) - np.float32(12582912.0)
@@ -187,8 +211,8 @@ def _exponential(value):
     return series * np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)
 
 
-@njit(**COMPILED)
-def _sigmoid(hidden, rows):
+@compiled
+def _sigmoid(hidden: Array, rows: int) -> None:
     units = hidden.shape[1]
     for i in range(rows):
         out = hidden[i]
@@ -196,16 +220,16 @@ def _sigmoid(hidden, rows):
             out[u] = ONE / (ONE + _exponential(-out[u]))
 
 
-@njit(**REORDERED)
-def _dot(left, right):
+@reordered
+def _dot(left: Array, right: Array) -> Any:
     total = np.float32(0.0)
     for u in range(left.shape[0]):
         total += left[u] * right[u]
     return total
 
 
-@njit(**COMPILED)
-def _outputs(activation, top, top_bias, outputs):
+@compiled
+def _outputs(activation: Array, top: Array, top_bias: Array, outputs: Array) -> tuple[int, float]:
     """Fill what enters the softmax; return the best class and the logarithm of the sum of exponentials."""
     classes, best = top.shape[0], 0
     for k in range(classes):
@@ -218,9 +242,18 @@ def _outputs(activation, top, top_bias, outputs):
     return best, peak + math.log(total)
 
 
-@njit(**COMPILED)
-def _cross_entropy(hidden, source, labels, top, top_bias, delta, top_gradient, top_bias_gradient):
-    """Return the mean cross-entropy; add its gradients to `delta` (activations), `top_gradient` and `top_bias_gradient`."""
+@compiled
+def _cross_entropy(
+    hidden: Array,
+    source: int,
+    labels: Array,
+    top: Array,
+    top_bias: Array,
+    delta: Array,
+    top_gradient: Array,
+    top_bias_gradient: Array,
+) -> float:
+    """Return the mean cross-entropy; add its gradients to `delta` (activations) and to those of the top layer."""
     classes, units = top.shape
     outputs = np.empty(classes, np.float32)
     loss = 0.0
@@ -238,8 +271,8 @@ def _cross_entropy(hidden, source, labels, top, top_bias, delta, top_gradient, t
     return loss / source
 
 
-@njit(**COMPILED)
-def _through_sigmoid(hidden, rows, delta, bias_gradient):
+@compiled
+def _through_sigmoid(hidden: Array, rows: int, delta: Array, bias_gradient: Array) -> None:
     units = hidden.shape[1]
     for i in range(rows):
         activation, out = hidden[i], delta[i]
@@ -248,8 +281,18 @@ def _through_sigmoid(hidden, rows, delta, bias_gradient):
             bias_gradient[u] += out[u]
 
 
-@njit(**COMPILED)
-def _distance(hidden, source, rows, kind, strength, order, scale, beta, delta):
+@compiled
+def _distance(
+    hidden: Array,
+    source: int,
+    rows: int,
+    kind: int,
+    strength: float,
+    order: int,
+    scale: float,
+    beta: float,
+    delta: Array,
+) -> float:
     """Return the distance of source and target activations and write `strength` times its gradient to `delta`."""
     if kind == MMD:
         return _mean_embedding(hidden[:rows], source, beta, strength, delta)
@@ -258,30 +301,23 @@ def _distance(hidden, source, rows, kind, strength, order, scale, beta, delta):
         return _correlation(hidden, source, rows, strength, delta)
     units = hidden.shape[1]
     of_source, of_target = hidden[:source], hidden[source:rows]
-    source_shift, target_shift = np.empty(units, np.float32), np.empty(units, np.float32)
-    source_moments, target_moments = np.empty((max(order, 2), units)), np.empty((max(order, 2), units))
-    sample_statistics(of_source, scale, order, source_shift, source_moments)
-    sample_statistics(of_target, scale, order, target_shift, target_moments)
+    shifts, moments = np.empty((2, units), np.float32), np.empty((2, max(order, 2), units))
+    sample_statistics(of_source, scale, order, shifts[0], moments[0])
+    sample_statistics(of_target, scale, order, shifts[1], moments[1])
     directions, terms = np.empty((order, units)), np.empty(order)
-    discrepancy_terms(
-        source_shift, source_moments, target_shift, target_moments, scale, order, 1.1920929e-07, directions, terms
-    )
+    discrepancy_terms(shifts, moments, scale, order, FLOAT32_EPSILON, directions, terms)
     weights = np.full(order, strength)
     if kind == CV_CMD:
         weights[1] = 0.0
-    discrepancy_gradient(of_source, source_shift, source_moments, directions, weights, scale, 1.0, order, delta[:source])
-    discrepancy_gradient(
-        of_target, target_shift, target_moments, directions, weights, scale, -1.0, order, delta[source:rows]
-    )
+    discrepancy_gradient(of_source, shifts[0], moments[0], directions, weights, scale, 1.0, order, delta[:source])
+    discrepancy_gradient(of_target, shifts[1], moments[1], directions, weights, scale, -1.0, order, delta[source:rows])
     if kind == CV_CMD:
-        terms[1] = _cross_variances(
-            hidden, source, rows, source_shift, source_moments, target_shift, target_moments, scale, strength, delta
-        )
-    return terms.sum()
+        terms[1] = _cross_variances(of_source, of_target, shifts, moments, scale, strength, delta)
+    return float(terms.sum())
 
 
-@njit(**COMPILED)
-def _centre(sample, shift, moments, scale):
+@compiled
+def _centre(sample: Array, shift: Array, moments: Array, scale: float) -> Array:
     """Return the sample about its mean, in units of `scale`."""
     centred = np.empty_like(sample)
     inverse = np.float32(1.0 / scale)
@@ -291,8 +327,8 @@ def _centre(sample, shift, moments, scale):
     return centred
 
 
-@njit(**COMPILED)
-def _add_covariance(centred, factor, matrix):
+@compiled
+def _add_covariance(centred: Array, factor: float, matrix: Array) -> None:
     """Add factor * centred^T centred to a square float64 matrix."""
     rows, units = centred.shape
     block = np.empty((units, units), np.float32)
@@ -309,8 +345,8 @@ def _add_covariance(centred, factor, matrix):
                 matrix[u, v] += factor * block[u, v]
 
 
-@njit(**COMPILED)
-def _add_product(centred, matrix, factor, delta):
+@compiled
+def _add_product(centred: Array, matrix: Array, factor: float, delta: Array) -> None:
     """Add factor * centred @ matrix (symmetric) to `delta`."""
     units = matrix.shape[0]
     narrow = (matrix * factor).astype(np.float32)
@@ -322,36 +358,36 @@ def _add_product(centred, matrix, factor, delta):
                 out[v] += value * line[v]
 
 
-@njit(**COMPILED)
+@compiled
 def _cross_variances(
-    hidden, source, rows, source_shift, source_moments, target_shift, target_moments, scale, strength, delta
-):
+    source: Array, target: Array, shifts: Array, moments: Array, scale: float, strength: float, delta: Array
+) -> float:
     """Term of order 2 over all cross-variances, divided by sqrt(2) (Section 6.5); its gradient is added to `delta`."""
-    units = hidden.shape[1]
-    of_source = _centre(hidden[:source], source_shift, source_moments, scale)
-    of_target = _centre(hidden[source:rows], target_shift, target_moments, scale)
+    rows, units = source.shape
+    of_source = _centre(source, shifts[0], moments[0], scale)
+    of_target = _centre(target, shifts[1], moments[1], scale)
     difference = np.zeros((units, units))
-    _add_covariance(of_source, 1.0 / source, difference)
-    _add_covariance(of_target, -1.0 / (rows - source), difference)
+    _add_covariance(of_source, 1.0 / rows, difference)
+    _add_covariance(of_target, -1.0 / target.shape[0], difference)
     squares, level = 0.0, 0.0
     for u in range(units):
-        level += magnitude(source_moments, 2, 2, u) + magnitude(target_moments, 2, 2, u)
+        level += moments[0, 1, u] + moments[1, 1, u]
         for v in range(units):
             squares += difference[u, v] ** 2 * (1.0 if u == v else 0.5)
     norm = math.sqrt(squares)
-    if norm <= ROUNDING_ERRORS * 1.1920929e-07 * level:
+    if norm <= ROUNDING_ERRORS * FLOAT32_EPSILON * level:
         return 0.0
     for u in range(units):
         for v in range(units):
             difference[u, v] *= (1.0 if u == v else 0.5) / norm
     factor = 2.0 * strength / (math.sqrt(2.0) * scale)
-    _add_product(of_source, difference, factor / source, delta[:source])
-    _add_product(of_target, difference, -factor / (rows - source), delta[source:rows])
+    _add_product(of_source, difference, factor / rows, delta[:rows])
+    _add_product(of_target, difference, -factor / target.shape[0], delta[rows:])
     return norm / math.sqrt(2.0)
 
 
-@njit(**COMPILED)
-def _correlation(hidden, source, rows, strength, delta):
+@compiled
+def _correlation(hidden: Array, source: int, rows: int, strength: float, delta: Array) -> float:
     """Deep CORAL; `strength` times its gradient is added to `delta`."""
     units = hidden.shape[1]
     shift, moments = np.empty(units, np.float32), np.empty((2, units))
@@ -366,11 +402,11 @@ def _correlation(hidden, source, rows, strength, delta):
     factor = strength / units**2
     _add_product(of_source, difference, factor / source_rows, delta[:source])
     _add_product(of_target, difference, -factor / target_rows, delta[source:rows])
-    return (difference**2).sum() / (4.0 * units**2)
+    return float((difference**2).sum() / (4.0 * units**2))
 
 
-@njit(**COMPILED)
-def _mean_embedding(hidden, source, beta, strength, delta):
+@compiled
+def _mean_embedding(hidden: Array, source: int, beta: float, strength: float, delta: Array) -> float:
     """Biased Gaussian MMD; `strength` times its gradient is written to `delta`."""
     rows, units = hidden.shape
     target = rows - source
@@ -404,8 +440,8 @@ def _mean_embedding(hidden, source, beta, strength, delta):
     return value
 
 
-@njit(**COMPILED)
-def _rates(rule, step):
+@compiled
+def _rates(rule: Arguments, step: int) -> Arguments:
     """Return (learning rate of this update, momentum, second bias correction of Adam)."""
     kind, rate, momentum, decay = rule
     if kind == ADAM:
@@ -413,8 +449,8 @@ def _rates(rule, step):
     return np.float32(rate / (1.0 + decay * (step - 1))), np.float32(momentum), ONE
 
 
-@njit(**COMPILED)
-def _step(values, gradient, first, second, kind, rates):
+@compiled
+def _step(values: Array, gradient: Array, first: Array, second: Array, kind: int, rates: Arguments) -> None:
     """Update one row of weights in place: Eqs. (25) to (27)."""
     rate, momentum, correction = rates
     size = values.shape[0]
@@ -442,8 +478,18 @@ def _step(values, gradient, first, second, kind, rates):
             values[u] -= rate * first[u] / (np.sqrt(second[u]) / correction + EPSILON)
 
 
-@njit(**COMPILED)
-def _step_sparse(pointers, rows, values, delta, weight, first, second, kind, rates):
+@compiled
+def _step_sparse(
+    pointers: Array,
+    rows: Array,
+    values: Array,
+    delta: Array,
+    weight: Array,
+    first: Array,
+    second: Array,
+    kind: int,
+    rates: Arguments,
+) -> None:
     """Gradient of each input's weights from its column of the batch, and the update at once; no gradient is stored."""
     inputs, units = weight.shape
     gradient = np.empty(units, np.float32)
@@ -467,8 +513,18 @@ def _step_sparse(pointers, rows, values, delta, weight, first, second, kind, rat
         _step(weight[j], gradient, first[j], second[j], kind, rates)
 
 
-@njit(**COMPILED)
-def _step_dense(dense, first_row, rows, delta, weight, first, second, kind, rates):
+@compiled
+def _step_dense(
+    dense: Array,
+    first_row: int,
+    rows: int,
+    delta: Array,
+    weight: Array,
+    first: Array,
+    second: Array,
+    kind: int,
+    rates: Arguments,
+) -> None:
     inputs, units = weight.shape
     gradient = np.zeros((inputs, units), np.float32)
     i = 0

@@ -54,8 +54,8 @@ def _group(distances: Sequence[Distance | None]) -> dict[str, list[int]]:
 def _key(distance: Distance, index: int) -> str:
     if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data":
         return f"cmd cross={distance.cross} scale={interval_length(distance.interval)}"
-    if type(distance) is MMDLoss and distance.kernel == "gaussian" and isinstance(distance.beta, (int, float)):
-        return "mmd" if not (distance.unbiased or distance.linear_time) else f"call {index}"
+    if type(distance) is MMDLoss and distance.is_plain_gaussian:
+        return "mmd"
     return "coral" if type(distance) is CORALLoss else f"call {index}"
 
 

@@ -1,7 +1,7 @@
 """Many shallow networks in one call: epochs, early stopping and history of each (Algorithm 1).
 
-A sweep is the primitive. Grids, repetitions and selection are stacks; one network is a stack of one. A network trained in
-a stack is the network trained alone.
+A sweep is the primitive. Grids, repetitions and selection are stacks; one network is a stack of one.
+A network trained in a stack is the network trained alone.
 """
 
 from __future__ import annotations

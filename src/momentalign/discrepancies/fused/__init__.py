@@ -1,1 +1,1 @@
-"""Fast paths of the distances, behind the same functions: one read for the moments, one read and one write for the gradient."""
+"""Fast paths of the distances: one read for the moments, one read and one write for the gradient."""

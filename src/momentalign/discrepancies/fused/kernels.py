@@ -4,37 +4,55 @@ The gradient of the CMD with respect to an activation is a polynomial in the cen
 feature:
 
 .. math:: \frac{\partial\,\mathrm{cmd}}{\partial x_i} = \frac1n \Bigl(\alpha_1 + \sum_{j=2}^k j\,\alpha_j
-          \bigl(z_i^{j-1} - c_{j-1}\bigr)\Bigr), \qquad \alpha_j = a_j \frac{c_j(S) - c_j(T)}{\lVert c_j(S) - c_j(T)\rVert}
+          \bigl(z_i^{j-1} - c_{j-1}\bigr)\Bigr), \qquad \alpha_j = a_j
+          \frac{c_j(S) - c_j(T)}{\lVert c_j(S) - c_j(T)\rVert}
 
-Powers are taken about a rough mean (of a few rows), summed in blocks in the precision of the data, and moved to the true mean
-in float64, so that one read is enough and neither offsets nor odd orders lose digits.
+Powers are taken about a rough mean (of a few rows), summed in blocks in the precision of the data, and moved to the
+true mean in float64, so that one read is enough and neither offsets nor odd orders lose digits.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numba import njit
 
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS
 
-__all__ = ["COMPILED", "discrepancy_gradient", "discrepancy_terms", "sample_statistics"]
+__all__ = ["compiled", "discrepancy_gradient", "discrepancy_terms", "magnitude", "reordered", "sample_statistics"]
 
-# Products may be contracted with additions; nothing else is reordered, so results do not depend on the shape of the loop.
-COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+Array: TypeAlias = Any  # a numpy array, float32 or float64
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 TILE = 256  # features that are worked on together: their sums stay in the nearest cache
 BLOCK = 256  # rows that are summed before the sums go over to float64
 SEEN = 32  # rows that give the rough mean
 
 
-@njit(**COMPILED)
-def sample_statistics(sample, scale, order, shift, moments):
-    """Fill `shift` (width,) and `moments` (order + 1, width): the mean minus the shift, then central moments 2 to order + 1.
+def compiled(function: Function) -> Function:
+    """Compile a loop on first use and keep it on disk.
 
-    The extra even order is only filled where `order` is 1: the rounding level of a mean is that of the variance. Moments are
-    in units of `scale`.
+    Products may be contracted with additions; nothing else is reordered, so results do not depend on the machine's
+    width.
+    """
+    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function))
+
+
+def reordered(function: Function) -> Function:
+    """Compile like :func:`compiled`, with sums in vector registers; their order is fixed by the shape alone."""
+    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})(function))
+
+
+@compiled
+def sample_statistics(sample: Array, scale: float, order: int, shift: Array, moments: Array) -> None:
+    """Fill `shift` (width,) and `moments` (at least 2, width): the mean minus the shift, then central moments from 2.
+
+    The variance is filled even where `order` is 1: it sets the rounding level of the mean. Moments are in units of
+    `scale`.
     """
     rows, width = sample.shape
     highest = max(order, 2)
@@ -63,8 +81,8 @@ def sample_statistics(sample, scale, order, shift, moments):
     _move_to_mean(moments, highest)
 
 
-@njit(**COMPILED)
-def _rough_mean(sample, shift):
+@compiled
+def _rough_mean(sample: Array, shift: Array) -> None:
     rows, width = sample.shape
     seen = min(SEEN, rows)
     shift[:] = 0.0
@@ -76,8 +94,10 @@ def _rough_mean(sample, shift):
         shift[f] /= seen
 
 
-@njit(**COMPILED)
-def _sum_five(sample, start, stop, first, size, shift, inverse, sums):
+@compiled
+def _sum_five(
+    sample: Array, start: int, stop: int, first: int, size: int, shift: Array, inverse: float, sums: Array
+) -> None:
     """Add powers 1 to 5 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
     s1, s2, s3, s4, s5 = sums[0], sums[1], sums[2], sums[3], sums[4]
     middle = shift[first : first + size]
@@ -114,8 +134,19 @@ def _sum_five(sample, start, stop, first, size, shift, inverse, sums):
         row += 1
 
 
-@njit(**COMPILED)
-def _sum_any(sample, start, stop, first, size, shift, inverse, highest, sums, work):
+@compiled
+def _sum_any(
+    sample: Array,
+    start: int,
+    stop: int,
+    first: int,
+    size: int,
+    shift: Array,
+    inverse: float,
+    highest: int,
+    sums: Array,
+    work: Array,
+) -> None:
     centred, power = work[0], work[1]
     for row in range(start, stop):
         values = sample[row, first : first + size]
@@ -131,8 +162,8 @@ def _sum_any(sample, start, stop, first, size, shift, inverse, highest, sums, wo
                 total[c] += power[c]
 
 
-@njit(**COMPILED)
-def _move_to_mean(moments, highest):
+@compiled
+def _move_to_mean(moments: Array, highest: int) -> None:
     """Turn mean powers about the shift into central moments, in place and in float64 (binomial theorem)."""
     width = moments.shape[1]
     raw = np.empty(highest + 1)
@@ -151,8 +182,8 @@ def _move_to_mean(moments, highest):
             moments[j - 1, f] = max(total, 0.0) if j % 2 == 0 else total
 
 
-@njit(**COMPILED)
-def magnitude(moments, j, order, f):
+@compiled
+def magnitude(moments: Array, j: int, order: int, f: int) -> Any:
     """Size of the summands of order j, for the rounding level: E|z|^j, for odd j from the even moments around it."""
     if j == 1:
         return math.sqrt(moments[1, f])
@@ -163,30 +194,45 @@ def magnitude(moments, j, order, f):
     return moments[j - 2, f] ** (j / (j - 1.0))
 
 
-@njit(**COMPILED)
-def discrepancy_terms(source_shift, source, target_shift, target, scale, order, epsilon, directions, terms):
-    """Fill `terms` (order,) and `directions` (order, width), the differences over their norms; zero at rounding level."""
+@compiled
+def discrepancy_terms(
+    shifts: Array, moments: Array, scale: float, order: int, epsilon: float, directions: Array, terms: Array
+) -> None:
+    """Fill `terms` (order,) and `directions` (order, width): differences over their norms, zero at rounding level.
+
+    `shifts` (2, width) and `moments` (2, at least 2, width) are the statistics of source and target.
+    """
+    source, target = moments[0], moments[1]
     width = source.shape[1]
     for j in range(1, order + 1):
         squares, level = 0.0, 0.0
         for f in range(width):
+            difference = source[j - 1, f] - target[j - 1, f]
             if j == 1:
-                difference = (np.float64(source_shift[f]) - np.float64(target_shift[f])) / scale
-                difference += source[0, f] - target[0, f]
-            else:
-                difference = source[j - 1, f] - target[j - 1, f]
+                difference += (np.float64(shifts[0, f]) - np.float64(shifts[1, f])) / scale
             directions[j - 1, f] = difference
             squares += difference * difference
             level += (magnitude(source, j, order, f) + magnitude(target, j, order, f)) ** 2
         norm = math.sqrt(squares)
-        noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level)
+        # An overflow is no noise: it stays visible in the term.
+        noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and norm < math.inf
         terms[j - 1] = 0.0 if noise else norm
         for f in range(width):
             directions[j - 1, f] = 0.0 if noise else directions[j - 1, f] / norm
 
 
-@njit(**COMPILED)
-def discrepancy_gradient(sample, shift, moments, directions, weights, scale, sign, order, gradient):
+@compiled
+def discrepancy_gradient(
+    sample: Array,
+    shift: Array,
+    moments: Array,
+    directions: Array,
+    weights: Array,
+    scale: float,
+    sign: float,
+    order: int,
+    gradient: Array,
+) -> None:
     """Write the gradient of sum_j weights[j] * term_j with respect to one sample into `gradient` (rows, width)."""
     rows, width = sample.shape
     degree = max(order, 2)
@@ -210,8 +256,10 @@ def discrepancy_gradient(sample, shift, moments, directions, weights, scale, sig
         _polynomial_any(sample, shift, middle, inverse, coefficients, gradient)
 
 
-@njit(**COMPILED)
-def _polynomial_four(sample, shift, middle, inverse, coefficients, gradient):
+@compiled
+def _polynomial_four(
+    sample: Array, shift: Array, middle: Array, inverse: float, coefficients: Array, gradient: Array
+) -> None:
     rows, width = sample.shape
     a0, a1, a2, a3, a4 = coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4]
     for i in range(rows):
@@ -221,8 +269,10 @@ def _polynomial_four(sample, shift, middle, inverse, coefficients, gradient):
             out[f] = a0[f] + z * (a1[f] + z * (a2[f] + z * (a3[f] + z * a4[f])))
 
 
-@njit(**COMPILED)
-def _polynomial_any(sample, shift, middle, inverse, coefficients, gradient):
+@compiled
+def _polynomial_any(
+    sample: Array, shift: Array, middle: Array, inverse: float, coefficients: Array, gradient: Array
+) -> None:
     rows, width = sample.shape
     degree = coefficients.shape[0]
     for i in range(rows):

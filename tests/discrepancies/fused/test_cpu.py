@@ -1,0 +1,135 @@
+"""The compiled CMD is the plain one: values, gradients, second derivatives, precision."""
+
+import numpy as np
+import pytest
+import torch
+
+import momentalign as ma
+from momentalign import errors
+from momentalign.discrepancies.central_moment import stacked_terms
+from momentalign.discrepancies.fused import choice
+from momentalign.discrepancies.fused.cpu import fused_terms
+
+
+def pair(rows=301, other=203, width=37, dtype=torch.float64, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    source = torch.rand(rows, width, generator=generator, dtype=dtype).requires_grad_()
+    target = torch.rand(other, width, generator=generator, dtype=dtype).square().requires_grad_()
+    return source, target
+
+
+def value_and_gradient(function, source, target):
+    terms = function(source, target)
+    weights = torch.linspace(1.0, 2.0, len(terms), dtype=terms.dtype)
+    return terms.detach(), torch.autograd.grad((terms * weights).sum(), (source, target))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5, 6, 10])
+@pytest.mark.parametrize("shape", [(301, 203, 37), (1, 7, 3), (600, 300, 513), (5, 1, 300)])
+def test_fused_equals_plain_in_float64(order, shape):
+    source, target = pair(*shape)
+    plain, plain_gradients = value_and_gradient(lambda s, t: stacked_terms(s, t, order, scale=2.0), source, target)
+    fused, fused_gradients = value_and_gradient(
+        lambda s, t: fused_terms(s, t, order, scale=2.0, plain=stacked_terms), source, target
+    )
+    torch.testing.assert_close(fused, plain, rtol=1e-12, atol=1e-15)
+    for ours, theirs in zip(fused_gradients, plain_gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        torch.sigmoid,
+        torch.tanh,
+        lambda x: 100 * torch.relu(x),
+        lambda x: torch.sigmoid(x) + 1e4,
+        lambda x: torch.sigmoid(1e-3 * x),
+    ],
+    ids=["sigmoid", "tanh", "relu of size 100", "offset 1e4", "nearly constant"],
+)
+def test_float32_keeps_five_digits_of_the_value_and_four_of_the_gradient(make):
+    generator = torch.Generator().manual_seed(1)
+    source = make(torch.randn(2000, 64, generator=generator)).requires_grad_()
+    target = make(1.2 * torch.randn(1500, 64, generator=generator) + 0.3).requires_grad_()
+    exact_source, exact_target = (x.detach().double().requires_grad_() for x in (source, target))
+    value = ma.cmd(source, target)
+    exact = stacked_terms(exact_source, exact_target, 5).sum()
+    assert abs(value.item() / exact.item() - 1) < 1e-5
+    gradients = torch.autograd.grad(value, (source, target))
+    for ours, theirs in zip(gradients, torch.autograd.grad(exact, (exact_source, exact_target)), strict=True):
+        assert (ours.double() - theirs).norm() < 1e-4 * theirs.norm()
+
+
+def test_public_function_takes_the_fused_path_for_ordinary_tensors(monkeypatch):
+    calls = []
+    source, target = pair(dtype=torch.float32)
+    monkeypatch.setattr("momentalign.discrepancies.fused.cpu.fused_terms", record(calls))
+    ma.cmd(source, target)
+    assert calls == [1]
+    ma.cmd(source[:, ::2], target[:, ::2])  # strided
+    torch.vmap(lambda s, t: ma.cmd(s, t))(source[None], target[None])
+    with torch.autograd.forward_ad.dual_level():
+        ma.cmd(source, target)
+    ma.cmd(source[:2, :2].contiguous(), target[:2, :2].contiguous())  # small
+    assert calls == [1]
+
+
+def record(calls):
+    def fused(source, target, n_moments, *, scale, plain):
+        calls.append(1)
+        return plain(source, target, n_moments, scale=scale)
+
+    return fused
+
+
+def test_gradient_of_the_gradient_goes_through_plain_torch():
+    source, target = pair(40, 30, 40)
+    assert source.numel() + target.numel() >= choice.SMALL
+    gradient = torch.autograd.grad(ma.cmd(source, target), source, create_graph=True)[0]
+    second = torch.autograd.grad(gradient.square().sum(), (source, target))
+    plain = torch.autograd.grad(stacked_terms(source, target, 5).sum(), source, create_graph=True)[0]
+    expected = torch.autograd.grad(plain.square().sum(), (source, target))
+    for ours, theirs in zip(second, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-14)
+
+
+def test_only_the_wanted_gradient_is_computed():
+    source, target = pair()
+    ma.cmd(source, target.detach()).backward()
+    assert source.grad is not None
+    assert target.grad is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_gradient_where_samples_coincide_up_to_order(dtype):
+    source, _ = pair(dtype=dtype)
+    shuffled = source.detach()[torch.randperm(len(source), generator=torch.Generator().manual_seed(3))].requires_grad_()
+    value = ma.cmd(source, shuffled)
+    value.backward()
+    assert value.item() == 0.0
+    assert not source.grad.any()
+    assert not shuffled.grad.any()
+
+
+def test_arrays_and_half_precision_take_the_same_road():
+    source, target = pair(dtype=torch.float32)
+    arrays = ma.cmd(source.detach().numpy(), target.detach().numpy())
+    assert arrays == pytest.approx(ma.cmd(source, target).item(), rel=1e-6)
+    half = ma.cmd(source.detach().bfloat16(), target.detach().bfloat16())
+    assert half.dtype == torch.float32
+    assert half.item() == pytest.approx(arrays, rel=1e-2)
+
+
+def test_nan_is_named():
+    source, target = (x.detach() for x in pair())
+    source[3, 4] = np.nan
+    with pytest.raises(errors.InvalidInputError, match="source holds NaN"):
+        ma.cmd(source, target)
+
+
+@pytest.mark.parametrize("order", [2, 4, 5])
+def test_overflow_is_named(order):
+    _, target = (x.detach().float() for x in pair())
+    with pytest.raises(errors.InvalidInputError, match="overflow"):
+        ma.cmd(target * 1e30, target, n_moments=order)

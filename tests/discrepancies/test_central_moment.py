@@ -1,0 +1,130 @@
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+import momentalign as ma
+from momentalign.discrepancies.central_moment import stacked_terms
+from momentalign.errors import MomentAlignWarning
+
+SETTINGS = [{}, {"n_moments": 1}, {"n_moments": 10}, {"cross": 2}, {"cross": 3, "n_moments": 4}, {"interval": (-1, 1)}]
+
+
+@pytest.mark.parametrize("cross", [1, 2, 3, 4])
+@pytest.mark.parametrize(("rows", "other_rows"), [(5, 5), (6, 3), (1, 4), (1, 1)])
+def test_terms_match_exact_fractions(pair, oracle, cross, rows, other_rows):
+    source, target = pair(rows, other_rows, 3)
+    exact = [oracle.exact(sample.tolist()) for sample in (source, target)]
+    expected = oracle.cmd_terms(*exact, 6, cross=cross, length=Fraction(2))
+    terms = ma.cmd_terms(source.numpy(), target.numpy(), n_moments=6, cross=cross, interval=(-1, 1))
+    np.testing.assert_allclose(terms, expected, rtol=1e-11, atol=1e-14)
+
+
+def test_the_distance_by_hand():
+    # Means 1/2 and 1/2, variances 1/4 and 0, no third moments, fourth moments 1/16 and 0.
+    source, target = [[0.0], [1.0]], [[0.5]]
+    assert ma.cmd_terms(source, target, n_moments=4).tolist() == [0.0, 0.25, 0.0, 0.0625]
+    assert ma.cmd(source, target, n_moments=4) == 0.3125
+    assert ma.cmd(source, target, n_moments=4, interval=(-1, 1)) == 0.25 / 4 + 0.0625 / 16
+
+
+def test_moments_are_about_each_domains_own_mean():
+    assert ma.cmd([[0.0], [0.2]], [[0.8], [1.0]], n_moments=5) == pytest.approx(0.8, abs=1e-15)
+
+
+def test_cross_variances_count_once_and_are_divided_by_root_two():
+    # Equal margins, correlation +1 against -1: covariances +1/4 and -1/4, a difference of 1/2 in one monomial.
+    source, target = [[0.0, 0.0], [1.0, 1.0]], [[0.0, 1.0], [1.0, 0.0]]
+    assert ma.cmd(source, target) == 0.0
+    assert ma.cmd_terms(source, target, n_moments=2, cross=2).tolist() == pytest.approx([0.0, 0.5 / math.sqrt(2)])
+    assert ma.cmd_terms(source, target, n_moments=3, cross=3).tolist() == pytest.approx([0.0, 0.5, 0.0])
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_loss_distance_and_terms_agree(pair, settings):
+    source, target = pair()
+    value = ma.cmd(source, target, **settings)
+    assert ma.CMDLoss(**settings)(source, target) == value
+    assert ma.cmd_terms(source, target, **settings).sum() == value
+    assert ma.cmd(source.numpy(), target.numpy(), **settings) == value.item()
+
+
+@pytest.mark.parametrize("interval", [(0, 4), (4, 0), (-3.0, 1.0), [0, 4], (np.float32(0), np.int64(4))])
+def test_only_the_length_of_the_interval_counts(pair, interval):
+    source, target = pair()
+    expected = ma.cmd_terms(source, target) / 4.0 ** torch.arange(1, 6)
+    torch.testing.assert_close(ma.cmd_terms(source, target, interval=interval), expected, rtol=1e-13, atol=1e-16)
+
+
+def test_the_interval_of_the_data_is_said_aloud(pair):
+    source, target = pair()
+    source[0, 0], target[1, 1] = -2.0, 3.0
+    with pytest.warns(MomentAlignWarning, match=r"estimated from the data: \[-2, 3\]") as caught:
+        value = ma.cmd(source, target, interval="data")
+    assert value == ma.cmd(source, target, interval=(-2, 3))
+    assert [str(warning.filename) for warning in caught] == [__file__]
+
+
+def test_a_loss_keeps_the_interval_of_its_first_batches(pair):
+    source, target = pair()
+    loss = ma.CMDLoss(interval="data")
+    with pytest.warns(MomentAlignWarning, match="estimated"):
+        loss(source, target)
+    a, b = loss.interval
+    assert (a, b) == (min(source.min(), target.min()), max(source.max(), target.max()))
+    assert loss(9 * source, target) == ma.cmd(
+        9 * source, target, interval=(a, b)
+    )  # A second warning would be an error.
+
+
+def test_constant_data_have_an_interval_and_no_distance():
+    with pytest.warns(MomentAlignWarning, match="estimated"):
+        assert ma.cmd(np.full((3, 2), 7.0), np.full((4, 2), 7.0), interval="data") == 0.0
+
+
+def test_the_loss_prints_its_settings():
+    assert repr(ma.CMDLoss(n_moments=3, cross=2)).startswith("CMDLoss(n_moments=3, interval=(0.0, 1.0), cross=2")
+
+
+@pytest.mark.parametrize("cross", [1, 2, 3])
+def test_a_stack_is_treated_pair_by_pair(rng, cross):
+    source, target = torch.tensor(rng.random((4, 6, 3))), torch.tensor(rng.random((4, 5, 3)))
+    together = stacked_terms(source, target, 4, scale=2.0, cross=cross)
+    one_by_one = [
+        ma.cmd_terms(s, t, n_moments=4, interval=(-1, 1), cross=cross) for s, t in zip(source, target, strict=True)
+    ]
+    torch.testing.assert_close(together, torch.stack(one_by_one), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("cross", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_activations_of_size_20_are_useful(rng, dtype, cross):
+    source, target = (torch.tensor(20 * rng.random((50, 4)) ** p).to(dtype).requires_grad_() for p in (1, 3))
+    value = ma.cmd(source, target, cross=cross)
+    value.backward()
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), ma.cmd(source.double(), target.double(), cross=cross), rtol=1e-4, atol=0)
+    assert source.grad.dtype == dtype
+    assert source.grad.isfinite().all()
+    assert (source.grad != 0).any(0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_relu_activations_of_size_100_are_useful(rng, dtype):
+    raw = [torch.tensor(rng.normal(size=(60, 4)) + shift, dtype=dtype) for shift in (0.0, 0.3)]
+    source, target = (torch.relu(100 * x / x.max()) for x in raw)
+    value = ma.cmd(source.requires_grad_(), target)
+    value.backward()
+    assert value.isfinite()
+    assert source.grad.isfinite().all()
+    assert (source.grad != 0).any()
+    scaled = ma.cmd(source, target, interval=(0, 100))
+    torch.testing.assert_close(scaled, ma.cmd(source / 100, target / 100), rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(16, 1.07), (300, 0.24), (5000, 0.06)])
+def test_the_plain_estimate_of_one_distribution_is_far_from_zero(rng, rows, expected):
+    values = [ma.cmd(rng.random((rows, 50)), rng.random((rows, 50))) for _ in range(30)]
+    assert np.mean(values) == pytest.approx(expected, rel=0.05)

@@ -1,0 +1,116 @@
+"""Where samples coincide, up to the order of rows or of sums, value and gradient are zero and not noise."""
+
+import pytest
+import torch
+
+import momentalign as ma
+from momentalign.discrepancies.rounding import guarded_norm, guarded_root
+
+DTYPES = [torch.float32, torch.float64]
+CROSS = [1, 2, 3]
+SAME = {
+    "itself": lambda x, rng: x,
+    "copied": lambda x, rng: x.clone(),
+    "permuted": lambda x, rng: x[rng.permutation(len(x))],
+    "reversed": lambda x, rng: x.flip(0),
+    "duplicated": lambda x, rng: x.repeat(3, 1),
+    "interleaved": lambda x, rng: x.repeat_interleave(2, 0)[rng.permutation(2 * len(x))],
+}
+RARE_VALUE = pytest.mark.xfail(
+    strict=True, reason="the top odd order's level is a lower bound: too small for rare values"
+)
+MANY_ROWS = pytest.mark.xfail(strict=True, reason="BLAS sums rows one after another; its error grows past the level")
+
+
+def _gradient(source, target, **settings):
+    source = source.detach().clone().requires_grad_()
+    value = ma.cmd(source, target.detach(), **settings)
+    value.backward()
+    return value.detach(), source.grad
+
+
+@pytest.mark.parametrize("cross", CROSS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("same", SAME)
+@pytest.mark.parametrize("rows", [1, 2, 17, 40])
+def test_the_same_rows_have_no_distance_and_no_gradient(rng, rows, same, dtype, cross):
+    sample = torch.tensor(rng.random((rows, 4)), dtype=dtype)
+    value, gradient = _gradient(sample, SAME[same](sample, rng), cross=cross)
+    assert value == 0.0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("same", SAME)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_same_rows_far_from_zero_have_no_gradient(rng, same, dtype):
+    sample = torch.tensor(1e4 + rng.random((100, 4)), dtype=dtype)
+    value, gradient = _gradient(sample, SAME[same](sample, rng))
+    assert value == 0.0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("cross", CROSS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_activations_computed_in_another_order_have_no_gradient(rng, dtype, cross):
+    inputs, weights = (torch.tensor(rng.normal(size=shape), dtype=dtype) for shape in ((50, 30), (30, 4)))
+    forward, backward = torch.sigmoid(inputs @ weights), torch.sigmoid(inputs.flip(1) @ weights.flip(0))
+    assert not torch.equal(forward, backward)
+    value, gradient = _gradient(forward, backward, cross=cross)
+    assert value == 0.0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("cross", CROSS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_difference_above_rounding_keeps_its_gradient(rng, dtype, cross):
+    sample = torch.tensor(rng.random((40, 4)), dtype=dtype)
+    value, gradient = _gradient(sample, sample + 1000 * torch.finfo(dtype).eps, cross=cross, n_moments=cross)
+    assert value > 0
+    torch.testing.assert_close(gradient, torch.full_like(gradient, -1 / 80), rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [(3, 1), (3, 7), (10, 1)])
+def test_constant_rows_coincide(rows, dtype):
+    value, gradient = _gradient(*(torch.full((n, 2), 0.1, dtype=dtype) for n in rows))
+    assert value == 0.0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_moments", [pytest.param(3, marks=RARE_VALUE), 4, pytest.param(5, marks=RARE_VALUE)])
+def test_one_rare_value_makes_no_gradient(n_moments, dtype):
+    noisy = 0
+    for rows in (30, 100, 300, 1000, 5000):
+        sample = torch.full((rows, 3), 0.1, dtype=dtype)
+        sample[0] += 1e-3
+        for target in (sample.flip(0), sample.repeat(3, 1)):
+            noisy += _gradient(sample, target, n_moments=n_moments)[1].any().item()
+    assert noisy == 0
+
+
+@MANY_ROWS
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_rows_make_no_gradient_of_the_cross_variances(rng, dtype):
+    noisy = 0
+    for rows in (300, 1000, 5000):
+        sample = torch.tensor(0.7 * (rng.random((rows, 1)) < 0.02), dtype=dtype)
+        noisy += _gradient(sample, sample.repeat(3, 1), n_moments=2, cross=2)[1].any().item()
+    assert noisy == 0
+
+
+def test_a_guarded_norm_is_a_norm_above_its_level():
+    difference = torch.tensor([[3.0, 4.0], [3e-30, 4e-30], [3e30, 4e30], [0.0, 0.0]])
+    torch.testing.assert_close(guarded_norm(difference, torch.zeros(4)), torch.tensor([5.0, 5e-30, 5e30, 0.0]))
+    assert guarded_norm(difference, torch.tensor([5.1, 1.0, 1e29, 0.0])).tolist() == pytest.approx(
+        [0.0, 0.0, 5e30, 0.0]
+    )
+
+
+def test_a_guarded_root_has_a_finite_gradient_at_zero_and_keeps_nan():
+    squares = torch.tensor([0.0, 1e-20, -1e-20, 4.0], requires_grad=True)
+    roots = guarded_root(squares, torch.full((4,), 1e-10))
+    roots.sum().backward()
+    assert roots.tolist() == [0.0, 0.0, 0.0, 2.0]
+    assert squares.grad.tolist() == [0.0, 0.0, 0.0, 0.25]
+    assert guarded_root(torch.tensor(float("nan")), torch.tensor(0.0)).isnan()
