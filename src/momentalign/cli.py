@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,12 +16,14 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="momentalign",
     help="Unsupervised domain adaptation by moment alignment: train where there are labels, work where there are none.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 reproduce = typer.Typer(
-    help="Run an experiment of the paper and put ours beside the paper's.", no_args_is_help=True, rich_markup_mode=None
+    help="Run an experiment of the paper and put ours beside the paper's.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
 )
 app.add_typer(reproduce, name="reproduce")
 
@@ -34,29 +36,30 @@ Browser = Annotated[
 
 def main() -> None:
     """Run the command line; every error the user can mend becomes one line and exit code 2."""
-    import click
-
     try:
         code = app(standalone_mode=False)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         _fail("interrupted", code=130)
-    except click.exceptions.Abort:
-        _fail("interrupted", code=130)
-    except click.ClickException as error:
-        _fail(" ".join(error.format_message().split()), code=2)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        from momentalign.errors import MomentAlignError
-
-        if not isinstance(error, MomentAlignError):
-            raise
-        _fail(" ".join(str(error).split()), code=2)
+        _fail(" ".join(_mendable(error).split()), code=2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, *, code: int) -> None:
+def _mendable(error: Exception) -> str:
+    """Return the message of an error the user can mend; raise any other."""
+    from momentalign.errors import MomentAlignError
+
+    if isinstance(error, MomentAlignError):
+        return str(error)
+    if hasattr(error, "format_message"):  # A wrong option or command; where its class lives depends on typer's version.
+        return f"{error.format_message()} Try --help."
+    raise error
+
+
+def _fail(message: str, *, code: int) -> NoReturn:
     typer.echo(f"momentalign: {message}", err=True)
     sys.exit(code)
 
@@ -75,14 +78,27 @@ def _show_version(wanted: bool) -> None:
     raise typer.Exit
 
 
+def _help_if_alone(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 @app.callback()
 def root(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001  (its callback does the work)
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version, torch and device."),
     ] = False,
 ) -> None:
     """Unsupervised domain adaptation by moment alignment: train where there are labels, work where there are none."""
+    _help_if_alone(context)
+
+
+@reproduce.callback()
+def reproduce_root(context: typer.Context) -> None:
+    """Run an experiment of the paper and put ours beside the paper's."""
+    _help_if_alone(context)
 
 
 @app.command()

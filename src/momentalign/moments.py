@@ -148,11 +148,11 @@ def read_order(value: object, name: str) -> int:
     return int(value)
 
 
-def read_pair(source: Any, target: Any) -> tuple[Tensor, Tensor, bool]:
+def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor, Tensor, bool]:
     """Return two samples as float tensors of one dtype on one device, and whether they came as tensors.
 
-    Anything numpy can read as a matrix of numbers is welcome; float16 and bfloat16 are widened to float32 so that
-    sums and powers keep their accuracy and range, and whole numbers to float64.
+    Anything numpy can read as a matrix of numbers is welcome, whole numbers become float64. float16 and bfloat16 are
+    widened to float32, so that sums and powers keep their accuracy and range, unless `widened` is False.
     """
     if isinstance(source, Tensor) != isinstance(target, Tensor):
         raise InvalidTypeError(
@@ -168,11 +168,13 @@ def read_pair(source: Any, target: Any) -> tuple[Tensor, Tensor, bool]:
     if source.device != target.device:
         raise InvalidInputError(f"source is on {source.device} and target on {target.device}; move one of them.")
     dtype = torch.promote_types(source.dtype, target.dtype)
+    if widened and dtype in (torch.float16, torch.bfloat16):
+        dtype = torch.float32
     return source.to(dtype), target.to(dtype), differentiable
 
 
 def read_sample(sample: Any, name: str) -> Tensor:
-    """Return one sample as a float32 or float64 tensor of shape (rows, width), or say what is wrong with it."""
+    """Return one sample as a floating-point tensor of shape (rows, width), or say what is wrong with it."""
     tensor = sample if isinstance(sample, Tensor) else _from_array(sample, name)
     if tensor.ndim != 2:
         raise InvalidInputError(
@@ -186,7 +188,7 @@ def read_sample(sample: Any, name: str) -> Tensor:
         raise InvalidTypeError(
             f"{name} must hold real floating-point numbers, got {tensor.dtype}; convert it with .float()."
         )
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    return tensor
 
 
 def _from_array(sample: Any, name: str) -> Tensor:

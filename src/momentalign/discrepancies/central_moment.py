@@ -235,15 +235,26 @@ def _read_and_compute(
     source: Any, target: Any, n_moments: int, interval: Interval, cross: int, unbiased: bool
 ) -> tuple[Tensor, bool]:
     n_moments, cross = _check_orders(n_moments, cross, unbiased=unbiased)
-    source, target, differentiable = read_pair(source, target)
+    # An accelerator reads half precision as it is; everything else works on widened copies.
+    accelerated = isinstance(source, Tensor) and source.device.type == "cuda"
+    source, target, differentiable = read_pair(source, target, widened=not accelerated)
     scale = interval_length(_data_interval(source, target) if interval == "data" else interval)
-    if unbiased:
-        terms = unbiased_terms(source, target, n_moments, scale=scale, cross=cross)
-    else:
-        fast = fast_terms(source, target, n_moments, scale=scale, plain=stacked_terms) if cross == 1 else None
-        terms = stacked_terms(source, target, n_moments, scale=scale, cross=cross) if fast is None else fast
+    terms = None
+    if cross == 1 and not unbiased:
+        terms = fast_terms(source, target, n_moments, scale=scale, plain=_widened_terms)
+    if terms is None:
+        terms = _widened_terms(source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased)
     refuse_non_finite(terms, source, target)
     return terms, differentiable
+
+
+def _widened_terms(
+    source: Tensor, target: Tensor, n_moments: int, *, scale: float, cross: int = 1, unbiased: bool = False
+) -> Tensor:
+    """The terms in plain torch, in float32 at least."""
+    source, target, _ = read_pair(source, target)
+    compute = unbiased_terms if unbiased else stacked_terms
+    return compute(source, target, n_moments, scale=scale, cross=cross)
 
 
 def _check_orders(n_moments: object, cross: object, *, unbiased: bool) -> tuple[int, int]:

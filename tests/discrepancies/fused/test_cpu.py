@@ -8,7 +8,8 @@ import momentalign as ma
 from momentalign import errors
 from momentalign.discrepancies.central_moment import stacked_terms
 from momentalign.discrepancies.fused import choice
-from momentalign.discrepancies.fused.cpu import fused_terms
+from momentalign.discrepancies.fused.cpu import CPUBackend
+from momentalign.discrepancies.fused.function import differentiable_terms
 
 
 def pair(rows=301, other=203, width=37, dtype=torch.float64, seed=0):
@@ -30,7 +31,7 @@ def test_fused_equals_plain_in_float64(order, shape):
     source, target = pair(*shape)
     plain, plain_gradients = value_and_gradient(lambda s, t: stacked_terms(s, t, order, scale=2.0), source, target)
     fused, fused_gradients = value_and_gradient(
-        lambda s, t: fused_terms(s, t, order, scale=2.0, plain=stacked_terms), source, target
+        lambda s, t: differentiable_terms(CPUBackend(), s, t, order, scale=2.0, plain=stacked_terms), source, target
     )
     torch.testing.assert_close(fused, plain, rtol=1e-12, atol=1e-15)
     for ours, theirs in zip(fused_gradients, plain_gradients, strict=True):
@@ -64,7 +65,7 @@ def test_float32_keeps_five_digits_of_the_value_and_four_of_the_gradient(make):
 def test_public_function_takes_the_fused_path_for_ordinary_tensors(monkeypatch):
     calls = []
     source, target = pair(dtype=torch.float32)
-    monkeypatch.setattr("momentalign.discrepancies.fused.cpu.fused_terms", record(calls))
+    monkeypatch.setattr(choice, "differentiable_terms", record(calls))
     ma.cmd(source, target)
     assert calls == [1]
     ma.cmd(source[:, ::2], target[:, ::2])  # strided
@@ -76,7 +77,7 @@ def test_public_function_takes_the_fused_path_for_ordinary_tensors(monkeypatch):
 
 
 def record(calls):
-    def fused(source, target, n_moments, *, scale, plain):
+    def fused(backend, source, target, n_moments, *, scale, plain):
         calls.append(1)
         return plain(source, target, n_moments, scale=scale)
 

@@ -1,0 +1,81 @@
+"""The marginal CMD as one differentiable function over a backend of fused loops.
+
+A backend reads the samples once for the terms and once more for the gradients. A gradient that is differentiated again
+goes through plain torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor
+
+__all__ = ["Backend", "differentiable_terms"]
+
+
+class Backend(Protocol):
+    """What fused loops offer."""
+
+    def terms(self, source: Tensor, target: Tensor, order: int, scale: float) -> tuple[Tensor, Any]:
+        """Return the terms (order,) and the statistics the gradients need."""
+        ...
+
+    def gradients(
+        self,
+        samples: tuple[Tensor, Tensor],
+        statistics: Any,
+        upstream: Tensor,
+        order: int,
+        scale: float,
+        needed: Sequence[bool],
+    ) -> list[Tensor | None]:
+        """Return the gradients of ``(upstream * terms).sum()`` with respect to the samples that need one."""
+        ...
+
+
+def differentiable_terms(
+    backend: Backend, source: Tensor, target: Tensor, order: int, *, scale: float, plain: Callable[..., Tensor]
+) -> Tensor:
+    """Return the terms (order,) of two samples; `plain` computes the same in torch."""
+    if not (torch.is_grad_enabled() and (source.requires_grad or target.requires_grad)):
+        return backend.terms(source.detach(), target.detach(), order, scale)[0]
+    return cast(Tensor, _Terms.apply(source, target, order, scale, plain, backend))  # type: ignore[no-untyped-call]
+
+
+class _Terms(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        source: Tensor,
+        target: Tensor,
+        order: int,
+        scale: float,
+        plain: Callable[..., Tensor],
+        backend: Backend,
+    ) -> Tensor:
+        terms, ctx.statistics = backend.terms(source.detach(), target.detach(), order, scale)
+        ctx.save_for_backward(source, target)
+        ctx.order, ctx.scale, ctx.plain, ctx.backend = order, scale, plain, backend
+        return terms
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        samples = ctx.saved_tensors
+        needed = ctx.needs_input_grad[:2]
+        if torch.is_grad_enabled():
+            found = _plain_gradients(ctx, samples, upstream, needed)
+        else:
+            found = ctx.backend.gradients(samples, ctx.statistics, upstream, ctx.order, ctx.scale, needed)
+        return (*found, None, None, None, None)
+
+
+def _plain_gradients(
+    ctx: Any, samples: tuple[Tensor, Tensor], upstream: Tensor, needed: Sequence[bool]
+) -> list[Tensor | None]:
+    """Gradients that can be differentiated again."""
+    terms = ctx.plain(*samples, ctx.order, scale=ctx.scale)
+    wanted = [sample for sample, need in zip(samples, needed, strict=True) if need]
+    found = iter(torch.autograd.grad(terms, wanted, upstream, create_graph=True))
+    return [next(found) if need else None for need in needed]

@@ -1,0 +1,91 @@
+"""The Triton kernels compute the plain CMD; on machines without a GPU they run in Triton's interpreter."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from momentalign.discrepancies.central_moment import stacked_terms
+from momentalign.discrepancies.fused.function import differentiable_terms
+
+pytest.importorskip("triton")
+
+INTERPRETED = """
+import torch
+from momentalign.discrepancies.fused.cuda import CUDABackend
+from momentalign.discrepancies.fused.function import differentiable_terms
+from momentalign.discrepancies.central_moment import stacked_terms
+
+generator = torch.Generator().manual_seed(0)
+for dtype, digits in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)):
+    for rows, others, width, order in ((70, 33, 130, 5), (1, 9, 3, 5), (40, 40, 5, 3), (50, 20, 4, 1), (33, 65, 7, 2)):
+        source = torch.rand(rows, width, generator=generator).to(dtype).requires_grad_()
+        target = torch.rand(others, width, generator=generator).square().to(dtype).requires_grad_()
+        fused = differentiable_terms(CUDABackend(), source, target, order, scale=2.0, plain=stacked_terms)
+        weights = torch.linspace(1.0, 2.0, order)
+        gradients = torch.autograd.grad((fused * weights).sum(), (source, target))
+        exact = [x.detach().double().requires_grad_() for x in (source, target)]
+        terms = stacked_terms(*exact, order, scale=2.0)
+        expected = torch.autograd.grad((terms * weights).sum(), exact)
+        assert fused.dtype == torch.float32
+        torch.testing.assert_close(fused.double(), terms, rtol=1e-5, atol=1e-9)
+        for ours, theirs in zip(gradients, expected):
+            assert ours.dtype == dtype
+            assert (ours.double() - theirs).norm() <= digits * theirs.norm(), (dtype, rows, order)
+same = torch.rand(40, 6, generator=generator).requires_grad_()
+terms = differentiable_terms(CUDABackend(), same, same.detach()[torch.randperm(40)], 5, scale=1.0, plain=stacked_terms)
+terms.sum().backward()
+assert not terms.any() and not same.grad.any()
+print("interpreted")
+"""
+
+
+def test_kernels_in_the_interpreter():
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    run = subprocess.run([sys.executable, "-c", INTERPRETED], env=environment, capture_output=True, text=True)
+    assert run.stdout.strip().endswith("interpreted"), run.stderr[-3000:]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(128, 128, 256), (4097, 1000, 1000), (7, 3, 2), (200_000, 100_000, 64)])
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_kernels_on_a_gpu(dtype, shape, order):
+    from momentalign.discrepancies.fused.cuda import CUDABackend
+
+    rows, others, width = shape
+    generator = torch.Generator("cuda").manual_seed(0)
+    source = torch.rand(rows, width, generator=generator, device="cuda").to(dtype).requires_grad_()
+    target = torch.rand(others, width, generator=generator, device="cuda").square().to(dtype).requires_grad_()
+    fused = differentiable_terms(CUDABackend(), source, target, order, scale=2.0, plain=stacked_terms)
+    gradients = torch.autograd.grad(fused.sum(), (source, target))
+    exact = [x.detach().double().requires_grad_() for x in (source, target)]
+    terms = stacked_terms(*exact, order, scale=2.0)
+    torch.testing.assert_close(fused.double(), terms, rtol=1e-5, atol=1e-9)
+    digits = {torch.float32: 1e-4, torch.bfloat16: 1e-2, torch.float16: 2e-3}[dtype]
+    for ours, theirs in zip(gradients, torch.autograd.grad(terms.sum(), exact), strict=True):
+        assert (ours.double() - theirs).norm() <= digits * theirs.norm()
+
+
+@pytest.mark.gpu
+def test_public_function_is_capturable_in_a_graph():
+    import momentalign as ma
+
+    source = torch.rand(128, 256, device="cuda", requires_grad=True)
+    target = torch.rand(128, 256, device="cuda", requires_grad=True)
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            ma.cmd(source, target).backward()
+    torch.cuda.synchronize()
+    source.grad = target.grad = None
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        value = ma.cmd(source, target)
+        value.backward()
+    with torch.no_grad():
+        source.copy_(torch.rand_like(source) ** 2)
+    graph.replay()
+    torch.testing.assert_close(value, stacked_terms(source, target, 5).sum(), rtol=1e-5, atol=0)

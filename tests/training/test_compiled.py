@@ -1,0 +1,165 @@
+"""The compiled loops against float64 autograd."""
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+import momentalign as ma
+from momentalign.training import compiled, loops
+from momentalign.training.batched import BatchedEngine
+from momentalign.training.compiled import CompiledEngine, CompiledTask, is_compilable
+from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+
+OPTIMIZERS = {
+    "adagrad": Optimizer("adagrad", 0.05),
+    "adadelta": Optimizer("adadelta"),
+    "sgd": Optimizer("sgd", 0.1, momentum=0.9, decay=0.01),
+    "adam": Optimizer("adam", 0.01),
+}
+DISTANCES = {
+    "none": None,
+    "cmd": ma.CMDLoss(5),
+    "cmd of one moment": ma.CMDLoss(1),
+    "cmd of seven moments on (-1, 1)": ma.CMDLoss(7, interval=(-1.0, 1.0)),
+    "cv-cmd": ma.CMDLoss(4, cross=2),
+    "coral": ma.CORALLoss(),
+    "mmd": ma.MMDLoss(beta=0.8),
+}
+
+
+def _engines(task, recipe, members):
+    exact = BatchedEngine(task, recipe, members, dtype=torch.float64)
+    return CompiledEngine(CompiledTask(task, recipe), task, recipe, members), exact
+
+
+def _assert_agreement(task, recipe, members, difference, epochs=6):
+    fast, exact = _engines(task, recipe, members)
+    for _ in range(epochs):
+        for figure, expected in zip(fast.run_epoch(), exact.run_epoch(), strict=True):
+            np.testing.assert_allclose(figure, expected, rtol=1e-4, atol=1e-6)
+    for index in range(len(members)):
+        assert difference(fast.layers(index), exact.layers(index)) < 1e-4
+    if task.validation is not None:
+        figures, expected = fast.validate(), exact.validate()
+        np.testing.assert_allclose(figures.loss, expected.loss, rtol=1e-4)
+        np.testing.assert_allclose(figures.accuracy, expected.accuracy, rtol=1e-12)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("kind", ["dense", "mostly zero", "csr"])
+def test_it_trains_what_float64_autograd_trains(make_task, largest_difference, kind, optimizer, distance):
+    task = make_task(kind, rows=41, target_rows=30)
+    recipe = Recipe(hidden=(7,), optimizer=OPTIMIZERS[optimizer], batch_size=16)
+    weight = 5.0 if distance == "coral" else 0.8
+    _assert_agreement(task, recipe, [Member(3, weight, DISTANCES[distance])], largest_difference)
+
+
+@pytest.mark.parametrize("batch_size", [None, 5, 13, 40, 1000])
+@pytest.mark.parametrize(("rows", "target_rows"), [(40, 40), (53, 21), (21, 53), (40, 0)])
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_batch_sizes_and_unequal_domains(make_task, largest_difference, kind, rows, target_rows, batch_size):
+    task = make_task(kind, rows=rows, target_rows=target_rows)
+    recipe = Recipe(hidden=(6,), optimizer=OPTIMIZERS["adagrad"], batch_size=batch_size)
+    _assert_agreement(task, recipe, [Member(1, 1.0, ma.CMDLoss(3))], largest_difference, epochs=3)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("features", [1, 2, 3, 5])
+def test_any_number_of_features_units_and_classes(rng, largest_difference, features, balanced):
+    """Widths around the four columns and rows that the loops take at a time."""
+    source, target = (rng.normal(size=(rows, features)).astype(np.float32) for rows in (23, 18))
+    for units, classes in [(1, 2), (5, 4)]:
+        task = Task(source, rng.permutation(np.arange(23) % classes), target, classes)
+        recipe = Recipe(hidden=(units,), optimizer=OPTIMIZERS["sgd"], batch_size=9, balanced=balanced)
+        _assert_agreement(task, recipe, [Member(1, 0.5, ma.CMDLoss(2, cross=2))], largest_difference, epochs=3)
+
+
+def test_held_out_rows_by_the_hundreds_are_all_looked_at(make_task, largest_difference):
+    task = make_task(held_out=700)
+    _assert_agreement(task, Recipe(hidden=(6,), batch_size=16), [Member(0), Member(1)], largest_difference, epochs=2)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_saturated_units_and_extreme_outputs_stay_finite(make_task, largest_difference, kind):
+    task = make_task(kind)
+    recipe = Recipe(hidden=(6,), optimizer=Optimizer("sgd", 1e-6, momentum=0.0), gain=200.0)
+    _assert_agreement(task, recipe, [Member(0, 0.1, ma.CMDLoss(2))], largest_difference, epochs=2)
+
+
+def test_mostly_zero_rows_are_laid_out_as_sparse(make_task):
+    """A fifth of non-zeros is the limit; few columns are not worth it."""
+    rows = np.zeros((10, 20), np.float32)
+    rows[:, :4] = 1.0
+    assert not compiled._is_mostly_zero(rows)
+    rows[0, 0] = 0.0
+    assert compiled._is_mostly_zero(rows)
+    assert not compiled._is_mostly_zero(rows[:, 5:])
+    assert compiled._is_mostly_zero(sparse.csr_matrix(np.ones((2, 2))))
+
+
+def test_retain_goes_on_with_the_right_networks(make_task, largest_difference):
+    task, recipe = make_task(), Recipe(hidden=(4,), batch_size=16)
+    members = [Member(seed, 0.5, ma.CMDLoss(2)) for seed in range(3)]
+    cut, _ = _engines(task, recipe, members)
+    alone, _ = _engines(task, recipe, members[2:])
+    cut.run_epoch()
+    alone.run_epoch()
+    cut.retain([2])
+    np.testing.assert_array_equal(cut.run_epoch(), alone.run_epoch())
+    assert largest_difference(cut.layers(0), alone.layers(0)) == 0.0
+
+
+LONG = Recipe(hidden=(50,), max_epochs=100_000)
+
+
+@pytest.mark.parametrize("distance", [*DISTANCES.values(), ma.MMDLoss(beta=2)])
+def test_long_trainings_with_known_distances_are_compiled(make_task, distance):
+    assert is_compilable(make_task(), LONG, [Member(0, 1.0, distance)])
+
+
+@pytest.mark.parametrize(
+    "distance",
+    [
+        lambda source, target: (source.mean() - target.mean()).abs(),
+        ma.CMDLoss(3, unbiased=True),
+        ma.CMDLoss(3, interval="data"),
+        ma.CMDLoss(3, cross=3),
+        ma.MMDLoss(),
+        ma.MMDLoss(beta=1.0, unbiased=True),
+        ma.MMDLoss("polynomial", beta=1.0),
+        type("Mine", (ma.CORALLoss,), {})(),
+    ],
+)
+def test_other_distances_are_left_to_autograd_unless_they_have_no_weight(make_task, distance):
+    assert not is_compilable(make_task(), LONG, [Member(0), Member(1, 1.0, distance)])
+    assert is_compilable(make_task(), LONG, [Member(0, 0.0, distance)])
+
+
+@pytest.mark.parametrize(
+    ("hidden", "max_epochs", "expected"),
+    [((50,), 10, False), ((50,), 20_000, True), ((20_000_000,), 10, True), ((50, 50), 20_000, False)],
+)
+def test_short_and_deep_trainings_are_left_to_torch(make_task, hidden, max_epochs, expected):
+    recipe = Recipe(hidden=hidden, max_epochs=max_epochs)
+    answers = {is_compilable(make_task(), recipe, [Member(0)] * count) for count in (1, 500)}
+    assert answers == {expected}
+
+
+@pytest.mark.parametrize(
+    ("signatures", "cached", "announced"), [([], False, True), ([], True, False), (["one"], False, False)]
+)
+def test_the_first_compilation_is_announced(monkeypatch, tmp_path, caplog, signatures, cached, announced):
+    stats = SimpleNamespace(cache_path=str(tmp_path))
+    monkeypatch.setattr(loops, "run_epoch", SimpleNamespace(signatures=signatures, stats=stats))
+    if cached:
+        (tmp_path / "loops.run_epoch-50.py311.nbi").touch()
+    with caplog.at_level(logging.WARNING, logger="momentalign"):
+        compiled.announce_compilation()
+    assert [record.message for record in caplog.records] == announced * [
+        "compiling the training loops, once on this machine (about 10 s)"
+    ]
