@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import momentalign as ma
+from momentalign.discrepancies.central_moment import stacked_terms
 from momentalign.discrepancies.rounding import guarded_norm, guarded_root
 
 DTYPES = [torch.float32, torch.float64]
@@ -19,6 +20,7 @@ SAME = {
 RARE_VALUE = pytest.mark.xfail(
     strict=True, reason="the top odd order's level is a lower bound: too small for rare values"
 )
+COMPILED = pytest.mark.xfail(strict=True, reason="the compiled loops' sums are past the level from 1,000 rows on")
 MANY_ROWS = pytest.mark.xfail(strict=True, reason="BLAS sums rows one after another; its error grows past the level")
 
 
@@ -49,6 +51,16 @@ def test_the_same_rows_far_from_zero_have_no_gradient(rng, same, dtype):
     assert not gradient.any()
 
 
+@pytest.mark.xfail(
+    strict=True, reason="each rough mean is divided by the length, and rounded, before they are subtracted"
+)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_same_rows_far_from_zero_have_no_gradient_on_any_interval(rng, dtype):
+    samples = [torch.tensor(1e4 + rng.random((100, 4)), dtype=dtype) for _ in range(20)]
+    pairs = [(sample, sample[rng.permutation(100)]) for sample in samples]
+    assert not any(_gradient(*pair, interval=(9_999, 10_002))[1].any() for pair in pairs)
+
+
 @pytest.mark.parametrize("cross", CROSS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_activations_computed_in_another_order_have_no_gradient(rng, dtype, cross):
@@ -77,16 +89,26 @@ def test_constant_rows_coincide(rows, dtype):
     assert not gradient.any()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n_moments", [pytest.param(3, marks=RARE_VALUE), 4, pytest.param(5, marks=RARE_VALUE)])
-def test_one_rare_value_makes_no_gradient(n_moments, dtype):
-    noisy = 0
+def _rare_values(dtype):
+    """Pairs of equal distributions in which one row of many differs from all others."""
     for rows in (30, 100, 300, 1000, 5000):
         sample = torch.full((rows, 3), 0.1, dtype=dtype)
         sample[0] += 1e-3
-        for target in (sample.flip(0), sample.repeat(3, 1)):
-            noisy += _gradient(sample, target, n_moments=n_moments)[1].any().item()
-    assert noisy == 0
+        yield sample, sample.flip(0)
+        yield sample, sample.repeat(3, 1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_moments", [2, pytest.param(3, marks=RARE_VALUE), 4, pytest.param(5, marks=RARE_VALUE)])
+def test_one_rare_value_is_no_distance_in_plain_torch(n_moments, dtype):
+    assert not any(stacked_terms(*pair, n_moments).any() for pair in _rare_values(dtype))
+
+
+@COMPILED
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_moments", [3, 4, 5])
+def test_one_rare_value_makes_no_gradient(n_moments, dtype):
+    assert not any(_gradient(*pair, n_moments=n_moments)[1].any() for pair in _rare_values(dtype))
 
 
 @MANY_ROWS

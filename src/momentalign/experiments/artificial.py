@@ -5,6 +5,7 @@ A plain network (NN) trains for two thirds of the time; from there it goes on pl
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 from scipy.stats import ks_2samp
 
 from momentalign.data.benchmarks import Problem
@@ -22,7 +24,7 @@ from momentalign.networks import Layer, activations, outputs
 from momentalign.training.recipe import Member, Optimizer, OptimizerName, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import EpochReport, train_stack
 
-__all__ = ["OURS", "PAPER", "SETTINGS", "Setting", "find_setting", "run", "train"]
+__all__ = ["OURS", "PAPER", "SETTINGS", "Setting", "find_setting", "label_free_score", "run", "train"]
 
 # What the paper prints, of one run.
 PAPER_FIGURES = {"nn_accuracy": 0.867, "mann_accuracy": 0.997, "nn_units_different": 13, "mann_units_different": 5}
@@ -32,33 +34,60 @@ POINTS = 100  # points of the training curves
 
 @dataclass(frozen=True)
 class Setting:
-    """How the two networks are trained; the same for every seed."""
+    """How the two networks are trained; the same for every seed.
+
+    The first stage, `plain_epochs` with `optimizer`, is common to both networks. From there the MANN trains
+    `aligned_epochs` with `aligned_optimizer`, and the NN as many with `optimizer`.
+    """
 
     name: str
     description: str
     hidden: int = 15
     optimizer: OptimizerName = "adadelta"
-    learning_rate: float | None = None
     plain_epochs: int = 10_000
     aligned_epochs: int = 5_000
+    aligned_optimizer: OptimizerName = "adadelta"
+    aligned_learning_rate: float | None = None
     weight: float = 1.0
     n_moments: int = 5
 
-    def recipe(self, epochs: int) -> Recipe:
-        """Return the recipe of one stage: full batches, no early stopping, weights kept along the way."""
+    def plain_recipe(self) -> Recipe:
+        """Return the recipe of the NN: both stages in one."""
+        return self._recipe(Optimizer(self.optimizer), self.plain_epochs + self.aligned_epochs)
+
+    def aligned_recipe(self) -> Recipe:
+        """Return the recipe of the MANN's own stage."""
+        return self._recipe(Optimizer(self.aligned_optimizer, self.aligned_learning_rate), self.aligned_epochs)
+
+    def _recipe(self, optimizer: Optimizer, epochs: int) -> Recipe:
+        """Full batches, no early stopping, weights kept along the way."""
         return Recipe(
             hidden=(self.hidden,),
-            optimizer=Optimizer(self.optimizer, self.learning_rate),
+            optimizer=optimizer,
             batch_size=None,
             max_epochs=epochs,
             patience=None,
             keep="last",
-            snapshot_every=_interval(self),
+            snapshot_every=self._snapshot_every(),
         )
 
+    def _snapshot_every(self) -> int:
+        """Epochs between kept weights: at most POINTS of them a stage, both stages a whole number of them."""
+        step = math.gcd(self.plain_epochs, self.aligned_epochs)
+        parts = max(self.plain_epochs, self.aligned_epochs) // POINTS or 1
+        return max(divisor for divisor in range(1, max(parts, 1) + 1) if step % divisor == 0)
 
-PAPER = Setting("paper", "The paper's protocol: Adadelta, full batches, glorot-uniform weights, CMD with weight 1.")
-OURS = PAPER
+
+PAPER = Setting("paper", "The paper's protocol: Adadelta with full batches throughout, CMD with weight 1.")
+OURS = Setting(
+    "momentalign",
+    "The paper's first stage, then few steps of gradient descent with momentum and CMD with weight 3; of the candidates "
+    "the one whose target predictions agree best among neighbours and with the class shares of the source.",
+    aligned_epochs=300,
+    aligned_optimizer="sgd",
+    aligned_learning_rate=0.003,
+    weight=3.0,
+)
 SETTINGS = (PAPER, OURS)
 
 
@@ -68,11 +97,6 @@ def find_setting(name: str) -> Setting:
         if setting.name == name:
             return setting
     raise InvalidInputError(f"setting must be one of {', '.join(s.name for s in SETTINGS)}, got {name!r}.")
-
-
-def _interval(setting: Setting) -> int:
-    """Epochs between kept weights: a divisor of the plain epochs, so that the start of the MANN is among them."""
-    return max(setting.plain_epochs // POINTS, 1)
 
 
 @dataclass(frozen=True)
@@ -99,7 +123,7 @@ def train(
     plain, aligned = setting.plain_epochs, setting.aligned_epochs
     nets = train_stack(
         task,
-        setting.recipe(plain + aligned),
+        setting.plain_recipe(),
         [Member(seed) for seed in seeds],
         n_jobs=-1,
         progress=_part(progress, 0, plain + 2 * aligned),
@@ -110,7 +134,7 @@ def train(
     ]
     manns = train_stack(
         task,
-        setting.recipe(aligned),
+        setting.aligned_recipe(),
         members,
         n_jobs=-1,
         progress=_part(progress, plain + aligned, plain + 2 * aligned),
@@ -173,7 +197,23 @@ def _figures(problem: Problem, setting: Setting, pair: Pair) -> dict[str, Any]:
         figures[f"{name}_accuracy"] = _accuracy(network.layers, problem.target, problem.target_labels)
         figures[f"{name}_units_different"] = int((tests.pvalue < SIGNIFICANT).sum())
         figures[f"{name}_cmd"] = float(_terms(problem, setting, network.layers).sum())
+        figures[f"{name}_score"] = label_free_score(problem, network.layers)
     return figures
+
+
+def label_free_score(problem: Problem, layers: list[Layer]) -> float:
+    """Return how implausible the predictions on the target are, without its labels; smaller is better.
+
+    The part of pairs of neighbouring target points (each with its 10 nearest) that are predicted to be of different
+    classes, plus half the absolute difference between the predicted class shares and those of the source. It supposes
+    that neighbours mostly share a class and that both domains have the classes in equal parts.
+    """
+    predicted = outputs(layers, problem.target).argmax(axis=1)
+    _, neighbours = cKDTree(problem.target).query(problem.target, k=11)
+    disagreement = (predicted[neighbours[:, 1:]] != predicted[:, None]).mean()
+    classes = int(problem.source_labels.max()) + 1
+    shares = [np.bincount(codes, minlength=classes) / len(codes) for codes in (predicted, problem.source_labels)]
+    return float(disagreement + 0.5 * np.abs(shares[0] - shares[1]).sum())
 
 
 def _details(problem: Problem, setting: Setting, pair: Pair) -> dict[str, Any]:

@@ -92,7 +92,9 @@ def run_epoch(
     delta = np.empty((longest, units), np.float32)
     total_loss, total_distance = 0.0, 0.0
     for b in range(batches):
-        first, rows, source = starts[b], starts[b + 1] - starts[b], sources[b]
+        first, source = starts[b], sources[b]
+        # Without a distance the target rows have no part in the update.
+        rows = source if kind == NO_DISTANCE else starts[b + 1] - starts[b]
         if sparse:
             _forward_sparse(indptr, indices, values, first, rows, weight, bias, hidden)
         else:
@@ -113,7 +115,9 @@ def run_epoch(
         step += 1
         rates = _rates(rule, step)
         if sparse:
-            _step_sparse(pointers[b], column_rows, column_values, delta, weight, state[0], state[1], rule[0], rates)
+            _step_sparse(
+                pointers[b], column_rows, column_values, rows, delta, weight, state[0], state[1], rule[0], rates
+            )
         else:
             _step_dense(dense, first, rows, delta, weight, state[0], state[1], rule[0], rates)
         _step(bias, bias_gradient, state[2], state[3], rule[0], rates)
@@ -481,8 +485,9 @@ def _step(values: Array, gradient: Array, first: Array, second: Array, kind: int
 @compiled
 def _step_sparse(
     pointers: Array,
-    rows: Array,
+    column_rows: Array,
     values: Array,
+    rows: int,
     delta: Array,
     weight: Array,
     first: Array,
@@ -490,7 +495,10 @@ def _step_sparse(
     kind: int,
     rates: Arguments,
 ) -> None:
-    """Gradient of each input's weights from its column of the batch, and the update at once; no gradient is stored."""
+    """Gradient of each input's weights from its column of the batch, and the update at once; no gradient is stored.
+
+    The rows of a column are in order; those from `rows` on have no part in the update.
+    """
     inputs, units = weight.shape
     gradient = np.empty(units, np.float32)
     for j in range(inputs):
@@ -499,14 +507,15 @@ def _step_sparse(
             continue  # Without a gradient Adagrad does not move; the other rules do.
         gradient[:] = np.float32(0.0)
         p = begin
-        while p + 4 <= end:
+        while p + 4 <= end and column_rows[p + 3] < rows:
             x0, x1, x2, x3 = values[p], values[p + 1], values[p + 2], values[p + 3]
-            d0, d1, d2, d3 = delta[rows[p]], delta[rows[p + 1]], delta[rows[p + 2]], delta[rows[p + 3]]
+            d0, d1 = delta[column_rows[p]], delta[column_rows[p + 1]]
+            d2, d3 = delta[column_rows[p + 2]], delta[column_rows[p + 3]]
             for u in range(units):
                 gradient[u] += (x0 * d0[u] + x1 * d1[u]) + (x2 * d2[u] + x3 * d3[u])
             p += 4
-        while p < end:
-            x, d = values[p], delta[rows[p]]
+        while p < end and column_rows[p] < rows:
+            x, d = values[p], delta[column_rows[p]]
             for u in range(units):
                 gradient[u] += x * d[u]
             p += 1
