@@ -146,12 +146,12 @@ def reproduce_overpenalization(out: Out = Path("momentalign-overpenalization.htm
     Examples: momentalign reproduce overpenalization; momentalign reproduce overpenalization --out figure_2.html
     """
     from momentalign.experiments.overpenalization import run
-    from momentalign.report.overpenalization import overpenalization_page
+    from momentalign.report.overpenalization import figure_2, overpenalization_page
 
     result = run()
     for row in result["rows"]:
         typer.echo(f"{row['metric']:34s} left {row['left']:.6f}  right {row['right']:.6f}  closer: {row['prefers']}")
-    _write(result, overpenalization_page(result), out, open_page)
+    _write(result, overpenalization_page(result), out, open_page, figures={"figure_2.svg": figure_2(result)})
 
 
 def _artificial(
@@ -159,7 +159,7 @@ def _artificial(
 ) -> None:
     from momentalign.estimators.progress import training_progress
     from momentalign.experiments.artificial import run
-    from momentalign.report.artificial import artificial_page
+    from momentalign.report.artificial import artificial_page, figure_3, figure_4
 
     with training_progress("training", verbose=int(sys.stderr.isatty())) as progress:
         result = run(problem, setting, seeds=range(seeds), data=data, data_seed=data_seed, progress=progress)
@@ -167,15 +167,19 @@ def _artificial(
     nn, mann = 100 * median["nn_accuracy"], 100 * median["mann_accuracy"]
     typer.echo(f"target accuracy, median of {seeds}: plain network {nn:.1f} %, moment-aligned network {mann:.1f} %")
     typer.echo(result["sentence"])
-    _write(result, artificial_page(result), out, open_page)
+    figures = {"figure_3.svg": figure_3(result), "figure_4.svg": figure_4(result)} if data == "authors" else {}
+    _write(result, artificial_page(result), out, open_page, figures=figures)
 
 
-def _write(result: dict[str, Any], page: str, out: Path, open_page: bool | None) -> None:
+def _write(result: dict[str, Any], page: str, out: Path, open_page: bool | None, *, figures: dict[str, str]) -> None:
+    """Write the results, the figures as the paper draws them, and the page that shows all."""
     import json
 
     from momentalign.report.page import write_page
 
     write_page(json.dumps(result, allow_nan=False), out.with_suffix(".json"))
+    for name, figure in figures.items():
+        write_page(figure, out.with_name(name))
     write_page(page, out)
     typer.echo(f"page: {out.resolve()}")
     if open_page or (open_page is None and _has_browser()):

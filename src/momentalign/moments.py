@@ -9,6 +9,8 @@ and a rounded mean alone spoils the odd orders by :math:`3 c_2 \delta`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ __all__ = [
     "SampleMoments",
     "central_moments",
     "exponents",
+    "full_precision",
     "mean_difference",
     "monomials",
     "read_order",
@@ -33,10 +36,10 @@ __all__ = [
 
 
 class SampleMoments(NamedTuple):
-    """Moments of one sample (or a stack of samples), in units of ``scale``."""
+    """Moments of one sample (or a stack of samples), all but the shift in units of `scale`."""
 
     shift: Tensor
-    """(..., 1, width): the rough mean the sample was shifted by; a constant for gradients."""
+    """(..., 1, width): the rough mean the sample was shifted by, as it is; a constant for gradients."""
     residual: Tensor
     """(..., 1, width): mean minus shift, at rounding size."""
     centred: Tensor
@@ -45,6 +48,8 @@ class SampleMoments(NamedTuple):
     """(..., order - 1, width): central moments of orders 2 to order."""
     magnitude: Tensor
     """(..., order, width): the size of the summands of each order; it sets the rounding level of a difference."""
+    scale: float
+    """What the sample was divided by."""
 
 
 def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleMoments:
@@ -70,7 +75,7 @@ def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleM
     shift = sample.detach().mean(-2, keepdim=True)
     shifted = sample - shift
     if scale != 1.0:
-        shift, shifted = shift / scale, shifted / scale
+        shifted = shifted / scale
     residual = shifted.mean(-2, keepdim=True)
     centred = shifted - residual
     power = centred
@@ -79,27 +84,23 @@ def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleM
         power = power * centred
         central.append(power.mean(-2))
     stacked = torch.stack(central, -2) if central else centred.new_empty((*centred.shape[:-2], 0, centred.shape[-1]))
-    return SampleMoments(shift, residual, centred, stacked, _magnitudes(centred.detach(), stacked.detach(), order))
+    sizes = [moment.detach() for moment in central]
+    if order % 2:
+        sizes.append((power.detach() * centred.detach()).mean(-2))
+    return SampleMoments(shift, residual, centred, stacked, _magnitudes(sizes, order), scale)
 
 
-def _magnitudes(centred: Tensor, central: Tensor, order: int) -> Tensor:
-    """E|z|^j of each order; of odd orders from the even moments around it, which are there already."""
-    variance = central[..., 0, :] if order > 1 else centred.square().mean(-2)
-    sizes = [variance.sqrt()]
-    for j in range(2, order + 1):
-        before, here = central[..., j - 3, :], central[..., j - 2, :]
-        if j % 2 == 0:
-            sizes.append(here)
-        elif j < order:
-            sizes.append((before * central[..., j - 1, :]).sqrt())
-        else:
-            sizes.append(before ** (j / (j - 1)))
-    return torch.stack(sizes, -2)
+def _magnitudes(central: list[Tensor], order: int) -> Tensor:
+    """E|z|^j of each order, from central moments 2 and up; of odd orders from the even moments around it."""
+    even = [torch.ones_like(central[0]), *central[::2]]  # orders 0, 2, 4, ...
+    return torch.stack(
+        [even[j // 2] if j % 2 == 0 else (even[j // 2] * even[j // 2 + 1]).sqrt() for j in range(1, order + 1)], -2
+    )
 
 
 def mean_difference(source: SampleMoments, target: SampleMoments) -> Tensor:
     """Return the difference of two means, (..., width), without the rounding of either mean."""
-    return ((source.shift - target.shift) + (source.residual - target.residual)).squeeze(-2)
+    return ((source.shift - target.shift) / source.scale + (source.residual - target.residual)).squeeze(-2)
 
 
 def central_moments(sample: Tensor, order: int) -> Tensor:
@@ -180,6 +181,8 @@ def read_sample(sample: Any, name: str) -> Tensor:
         raise InvalidInputError(
             f"{name} must be a matrix (rows, features), got shape {tuple(tensor.shape)}; reshape it to two dimensions."
         )
+    if tensor.layout is not torch.strided:
+        raise InvalidTypeError(f"{name} is a sparse tensor; give a dense one, for instance {name}.to_dense().")
     if 0 in tensor.shape:
         raise InvalidInputError(
             f"{name} is empty, its shape is {tuple(tensor.shape)}; give at least one row and one column."
@@ -194,7 +197,12 @@ def read_sample(sample: Any, name: str) -> Tensor:
 def _from_array(sample: Any, name: str) -> Tensor:
     if hasattr(sample, "tocsr"):
         raise InvalidTypeError(f"{name} is a scipy sparse matrix; give a dense array, for instance {name}.toarray().")
-    array = np.asarray(sample)
+    if np.ma.is_masked(sample):
+        raise InvalidInputError(f"{name} has masked values; remove or impute them first.")
+    try:
+        array = np.asarray(sample)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} cannot be read as a matrix of numbers ({error}).") from None
     if array.dtype.kind in "biu":
         array = array.astype(np.float64)
     if array.dtype.kind != "f":
@@ -206,7 +214,17 @@ def _from_array(sample: Any, name: str) -> Tensor:
     return torch.from_numpy(array)
 
 
-def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor) -> None:
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Keep products in the precision of their factors where autocast would lower it."""
+    if not torch.is_autocast_enabled(device.type):
+        yield
+        return
+    with torch.autocast(device.type, enabled=False):
+        yield
+
+
+def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: str = "scale them down") -> None:
     """Raise if a distance is not finite, naming the cause.
 
     One look at the result replaces a look at every input. It is left out on accelerators, where it would stop the
@@ -224,7 +242,4 @@ def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor) -> None:
         if not bool(torch.isfinite(sample.detach()).all()):
             raise InvalidInputError(f"{name} holds NaN or infinite values; remove or impute them first.")
     peak = max(source.detach().abs().max().item(), target.detach().abs().max().item())
-    raise InvalidInputError(
-        f"the powers of values as large as {peak:.3g} overflow {source.dtype}; give the range of the activations as "
-        "interval=(a, b), scale them, or lower the order."
-    )
+    raise InvalidInputError(f"the powers of values as large as {peak:.3g} overflow {source.dtype}; {remedy}.")

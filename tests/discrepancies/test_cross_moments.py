@@ -83,7 +83,6 @@ def test_float32_goes_through_the_kernel_with_four_digits(pair, monkeypatch):
     torch.testing.assert_close(terms.double(), expected, rtol=1e-4, atol=0)
 
 
-@pytest.mark.xfail(strict=True, reason="the level is float64's, the noise of centring is float32's")
 def test_the_kernel_is_silent_on_permuted_float32_rows(rng, monkeypatch):
     monkeypatch.setattr(cross_moments, "LISTED", 0)
     noisy = 0

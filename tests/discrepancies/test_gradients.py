@@ -96,9 +96,7 @@ def test_float32_gradients_have_four_digits(pair, order, cross):
     torch.testing.assert_close(rounded.double(), exact, rtol=1e-4, atol=1e-4 * exact.abs().max().item())
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, pytest.param({"cross": 2}, marks=pytest.mark.xfail(strict=True, reason="matmul in bfloat16"))]
-)
+@pytest.mark.parametrize("settings", [{}, {"cross": 2}])
 def test_autocast_does_not_lower_the_precision(pair, settings):
     source, target = pair(50, 40, 4, dtype=torch.float32)
     expected = ma.cmd(source, target, **settings)

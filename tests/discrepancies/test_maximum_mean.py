@@ -174,7 +174,6 @@ def test_a_stack_takes_one_beta_for_each_pair(rng):
     )
 
 
-@pytest.mark.xfail(strict=True, reason="squared distances are expanded about one common centre, far from either sample")
 def test_float32_samples_far_apart_keep_their_own_kernels(pair):
     source, _ = pair(20, 1, dtype=torch.float32)
     target = source + 1e4

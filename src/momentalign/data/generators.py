@@ -69,4 +69,5 @@ def _polar(degrees: Points, radius: Points) -> Points:
 def _move(points: Points, degrees: float, shift: ArrayLike) -> Points:
     cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     mean = points.mean(axis=0)
-    return (points - mean) @ np.array([[cosine, sine], [-sine, cosine]]) + mean + np.asarray(shift)
+    turned: Points = (points - mean) @ np.array([[cosine, sine], [-sine, cosine]])
+    return np.asarray(turned + mean + np.asarray(shift))

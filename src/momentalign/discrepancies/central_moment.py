@@ -26,6 +26,7 @@ from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.moments import (
     SampleMoments,
+    full_precision,
     mean_difference,
     read_order,
     read_pair,
@@ -35,6 +36,7 @@ from momentalign.moments import (
 
 __all__ = ["CMDLoss", "Interval", "cmd", "cmd_terms", "interval_length", "stacked_terms"]
 
+REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower the order"
 Interval: TypeAlias = tuple[float, float] | Literal["data"]
 
 
@@ -164,12 +166,12 @@ class CMDLoss(nn.Module):
         self.interval: Interval = interval
         self.cross = cross
         self.unbiased = unbiased
-        if interval != "data":
+        if not _is_data(interval):
             interval_length(interval)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""
-        if self.interval == "data":
+        if _is_data(self.interval):
             self.interval = _data_interval(*read_pair(source, target)[:2])
         return cmd(
             source,
@@ -188,12 +190,14 @@ class CMDLoss(nn.Module):
 def interval_length(interval: object) -> float:
     """Return |b - a| of an interval given as a pair, or say what is wrong with it."""
     try:
+        if isinstance(interval, str):
+            raise TypeError
         a, b = (float(bound) for bound in interval)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInputError(
             f'interval must be a pair (a, b) or "data", got {interval!r}; try interval=(0.0, 1.0).'
         ) from None
-    if not (math.isfinite(a) and math.isfinite(b)) or a == b:
+    if not math.isfinite(b - a) or a == b:
         raise InvalidInputError(f"interval must be finite and not empty, got {interval!r}; try interval=(0.0, 1.0).")
     return abs(b - a)
 
@@ -222,7 +226,9 @@ def _cross_variance_term(source: SampleMoments, target: SampleMoments) -> Tensor
     # Off-diagonal entries stand in the matrix twice and count once.
     once = torch.full_like(difference, math.sqrt(0.5))
     once.diagonal(dim1=-2, dim2=-1).fill_(1.0)
-    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps
+    # Matrix products add rows one after the other; their error grows with the root of the number of rows.
+    rows = max(source.centred.shape[-2], target.centred.shape[-2])
+    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps * max(1.0, math.sqrt(rows) / 4.0)
     variance = (source.central[..., 0, :] + target.central[..., 0, :]).detach().sum(-1)
     return guarded_norm((difference * once).flatten(-2), level * variance)
 
@@ -238,14 +244,19 @@ def _read_and_compute(
     # An accelerator reads half precision as it is; everything else works on widened copies.
     accelerated = isinstance(source, Tensor) and source.device.type == "cuda"
     source, target, differentiable = read_pair(source, target, widened=not accelerated)
-    scale = interval_length(_data_interval(source, target) if interval == "data" else interval)
+    scale = interval_length(_data_interval(source, target) if _is_data(interval) else interval)
     terms = None
     if cross == 1 and not unbiased:
         terms = fast_terms(source, target, n_moments, scale=scale, plain=_widened_terms)
     if terms is None:
-        terms = _widened_terms(source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased)
-    refuse_non_finite(terms, source, target)
+        with full_precision(source.device):
+            terms = _widened_terms(source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased)
+    refuse_non_finite(terms, source, target, remedy=REMEDY)
     return terms, differentiable
+
+
+def _is_data(interval: object) -> bool:
+    return isinstance(interval, str) and interval == "data"
 
 
 def _widened_terms(
@@ -267,10 +278,10 @@ def _check_orders(n_moments: object, cross: object, *, unbiased: bool) -> tuple[
 
 
 def _data_interval(source: Tensor, target: Tensor) -> tuple[float, float]:
-    a = min(source.detach().min().item(), target.detach().min().item())
-    b = max(source.detach().max().item(), target.detach().max().item())
-    if not (math.isfinite(a) and math.isfinite(b)):
-        refuse_non_finite(source.new_tensor(math.nan), source, target)
+    a = torch.minimum(source.detach().min(), target.detach().min()).item()
+    b = torch.maximum(source.detach().max(), target.detach().max()).item()
+    if not math.isfinite(b - a):
+        refuse_non_finite(source.new_tensor(math.nan, device="cpu"), source, target, remedy=REMEDY)
     if a == b:  # All values equal: every term is zero whatever the scale.
         a, b = a - 0.5, b + 0.5
     warnings.warn(

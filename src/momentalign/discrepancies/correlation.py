@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments import read_pair, refuse_non_finite, sample_moments
+from momentalign.moments import full_precision, read_pair, refuse_non_finite, sample_moments
 
 __all__ = ["CORALLoss", "coral", "stacked_coral"]
 
@@ -42,7 +42,8 @@ def coral(source: Any, target: Any) -> Tensor | float:
     for name, sample in (("source", source), ("target", target)):
         if sample.shape[0] < 2:
             raise InvalidInputError(f"coral needs at least 2 rows for a covariance, {name} has {sample.shape[0]}.")
-    value = stacked_coral(source, target)
+    with full_precision(source.device):
+        value = stacked_coral(source, target)
     refuse_non_finite(value, source, target)
     return value if differentiable else float(value)
 

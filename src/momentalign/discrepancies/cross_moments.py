@@ -21,6 +21,7 @@ __all__ = ["monomial_norms", "symmetric_polynomials"]
 # Up to this many numbers the monomials are listed: that is exact to the last digit, the kernel's square only to half
 # of them.
 LISTED = 1_000_000
+EPSILON = torch.finfo(torch.float64).eps
 
 
 def monomial_norms(source: Tensor, target: Tensor, highest: int) -> Tensor:
@@ -71,6 +72,6 @@ def _kernel_norms(source: Tensor, target: Tensor, highest: int) -> list[Tensor]:
     for kernel in symmetric_polynomials(joined, joined, highest)[2:]:
         squares = (kernel @ signs) @ signs
         own = kernel.detach().diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt() @ signs.abs()
-        level = ROUNDING_ERRORS * torch.finfo(torch.float64).eps * own.square()
+        level = max(ROUNDING_ERRORS * EPSILON, (ROUNDING_ERRORS * torch.finfo(source.dtype).eps) ** 2) * own.square()
         norms.append(guarded_root(squares, level).to(source.dtype))
     return norms

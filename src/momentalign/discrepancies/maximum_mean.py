@@ -10,15 +10,17 @@ with deep adaptation networks, 2015 (sums of Gaussian kernels).
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, get_args, overload
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments import read_order, read_pair, refuse_non_finite
+from momentalign.moments import full_precision, read_order, read_pair, refuse_non_finite
 
 __all__ = ["Kernel", "MMDLoss", "mmd", "stacked_mmd"]
 
@@ -93,15 +95,12 @@ def mmd(
     _check(kernel, beta, degree)
     source, target, differentiable = read_pair(source, target)
     _check_rows(source, target, needed=2 if unbiased or linear_time else 1)
-    if kernel.startswith("gaussian"):
-        # Gaussian kernels are translation invariant; near the origin squared distances lose least to rounding.
-        centre = torch.cat([source.detach(), target.detach()]).mean(0)
-        source, target = source - centre, target - centre
-    function = _kernel_function(kernel, _betas(kernel, beta, source, target), degree)
-    if linear_time:
-        value = _linear_time(function, source, target)
-    else:
-        value = _quadratic(function, source, target, unbiased=unbiased)
+    with full_precision(source.device):
+        function = _kernel_function(kernel, _betas(kernel, beta, source, target), degree)
+        if linear_time:
+            value = _linear_time(function, source, target)
+        else:
+            value = _quadratic(function, source, target, unbiased=unbiased)
     refuse_non_finite(value, source, target)
     return value if differentiable else float(value)
 
@@ -128,7 +127,7 @@ class MMDLoss(nn.Module):
     @property
     def is_plain_gaussian(self) -> bool:
         """Whether this is the biased estimate with one Gaussian of fixed width, which stacks compute together."""
-        fixed = isinstance(self.beta, (int, float))
+        fixed = isinstance(self.beta, numbers.Real)
         return self.kernel == "gaussian" and fixed and not (self.unbiased or self.linear_time)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -153,8 +152,6 @@ class MMDLoss(nn.Module):
 
 def stacked_mmd(source: Tensor, target: Tensor, betas: Tensor) -> Tensor:
     """Return the biased Gaussian MMD, (stack,), of stacked samples (stack, rows, width), each with its own `beta`."""
-    centre = torch.cat([source.detach(), target.detach()], -2).mean(-2, keepdim=True)
-    source, target = source - centre, target - centre
     width = betas[:, None, None]
 
     def mean_kernel(left: Tensor, right: Tensor) -> Tensor:
@@ -167,13 +164,21 @@ def _check(kernel: object, beta: object, degree: object) -> None:
     if kernel not in get_args(Kernel):
         raise InvalidInputError(f"kernel must be one of {', '.join(get_args(Kernel))}, got {kernel!r}.")
     read_order(degree, "degree")
-    if isinstance(beta, str):
-        if beta != "median":
-            raise InvalidInputError(f'beta must be a positive number, a sequence of them or "median", got {beta!r}.')
-        return
-    betas = list(beta) if isinstance(beta, Sequence) else [beta]
-    if not betas or not all(isinstance(b, (int, float)) and math.isfinite(b) and b > 0 for b in betas):
+    if not (isinstance(beta, str) and beta == "median"):
+        _read_betas(beta)
+
+
+def _read_betas(beta: object) -> list[float]:
+    """Return the widths as a list of positive numbers, or say what is wrong with them."""
+    try:
+        if isinstance(beta, (str, bool)):
+            raise TypeError
+        betas = [float(width) for width in np.atleast_1d(np.asarray(beta, dtype=np.float64))]
+    except (TypeError, ValueError, OverflowError):
+        betas = []
+    if not betas or not all(math.isfinite(width) and width > 0 for width in betas):
         raise InvalidInputError(f'beta must be a positive number, a sequence of them or "median", got {beta!r}.')
+    return betas
 
 
 def _check_rows(source: Tensor, target: Tensor, *, needed: int) -> None:
@@ -190,11 +195,9 @@ def _betas(
 ) -> list[Tensor | float]:
     if not kernel.startswith("gaussian"):
         return []
-    widths: list[Tensor | float]
+    widths: list[Any] = _read_betas(beta) if not isinstance(beta, str) else []
     if isinstance(beta, str):
         widths = [1.0 / _median_squared_distance(source, target)]
-    else:
-        widths = [*beta] if isinstance(beta, Sequence) else [float(beta)]
     return [factor * width for width in widths for factor in (FACTORS if kernel == "gaussians" else (1.0,))]
 
 
@@ -223,6 +226,9 @@ def _kernel_function(kernel: Kernel, betas: list[Tensor | float], degree: int) -
 
 
 def _squared_distances(left: Tensor, right: Tensor) -> Tensor:
+    # About the mean of one of them the expansion of the squares loses least to rounding.
+    centre = left.detach().mean(-2, keepdim=True)
+    left, right = left - centre, right - centre
     product = left @ right.transpose(-1, -2)
     squares = left.square().sum(-1)[..., :, None] + right.square().sum(-1)[..., None, :] - 2 * product
     return squares.clamp_min(0.0)

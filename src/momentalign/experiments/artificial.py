@@ -5,7 +5,6 @@ A plain network (NN) trains for two thirds of the time; from there it goes on pl
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -52,15 +51,18 @@ class Setting:
     n_moments: int = 5
 
     def plain_recipe(self) -> Recipe:
-        """Return the recipe of the NN: both stages in one."""
-        return self._recipe(Optimizer(self.optimizer), self.plain_epochs + self.aligned_epochs)
+        """Return the recipe of the NN, both stages in one; the weights at the end of the first are among the kept."""
+        most = max(self.plain_epochs // POINTS, 1)
+        step = max(divisor for divisor in range(1, most + 1) if self.plain_epochs % divisor == 0)
+        return self._recipe(Optimizer(self.optimizer), self.plain_epochs + self.aligned_epochs, step)
 
     def aligned_recipe(self) -> Recipe:
         """Return the recipe of the MANN's own stage."""
-        return self._recipe(Optimizer(self.aligned_optimizer, self.aligned_learning_rate), self.aligned_epochs)
+        optimizer = Optimizer(self.aligned_optimizer, self.aligned_learning_rate)
+        return self._recipe(optimizer, self.aligned_epochs, max(self.aligned_epochs // POINTS, 1))
 
-    def _recipe(self, optimizer: Optimizer, epochs: int) -> Recipe:
-        """Full batches, no early stopping, weights kept along the way."""
+    def _recipe(self, optimizer: Optimizer, epochs: int, step: int) -> Recipe:
+        """Full batches, no early stopping, the weights of every `step` epochs kept."""
         return Recipe(
             hidden=(self.hidden,),
             optimizer=optimizer,
@@ -68,21 +70,15 @@ class Setting:
             max_epochs=epochs,
             patience=None,
             keep="last",
-            snapshot_every=self._snapshot_every(),
+            snapshot_every=step,
         )
-
-    def _snapshot_every(self) -> int:
-        """Epochs between kept weights: at most POINTS of them a stage, both stages a whole number of them."""
-        step = math.gcd(self.plain_epochs, self.aligned_epochs)
-        parts = max(self.plain_epochs, self.aligned_epochs) // POINTS or 1
-        return max(divisor for divisor in range(1, max(parts, 1) + 1) if step % divisor == 0)
 
 
 PAPER = Setting("paper", "The paper's protocol: Adadelta with full batches throughout, CMD with weight 1.")
 OURS = Setting(
     "momentalign",
-    "The paper's first stage, then few steps of gradient descent with momentum and CMD with weight 3; of the candidates "
-    "the one whose target predictions agree best among neighbours and with the class shares of the source.",
+    "The paper's first stage, then few steps of gradient descent with momentum and CMD with weight 3: of the "
+    "candidates the one with the lowest label-free score.",
     aligned_epochs=300,
     aligned_optimizer="sgd",
     aligned_learning_rate=0.003,
@@ -209,11 +205,11 @@ def label_free_score(problem: Problem, layers: list[Layer]) -> float:
     that neighbours mostly share a class and that both domains have the classes in equal parts.
     """
     predicted = outputs(layers, problem.target).argmax(axis=1)
-    _, neighbours = cKDTree(problem.target).query(problem.target, k=11)
-    disagreement = (predicted[neighbours[:, 1:]] != predicted[:, None]).mean()
+    nearest = np.asarray(cKDTree(problem.target).query(problem.target, k=11)[1])[:, 1:]
+    disagreement = (predicted[nearest] != predicted[:, None]).mean()
     classes = int(problem.source_labels.max()) + 1
-    shares = [np.bincount(codes, minlength=classes) / len(codes) for codes in (predicted, problem.source_labels)]
-    return float(disagreement + 0.5 * np.abs(shares[0] - shares[1]).sum())
+    found, expected = (np.bincount(codes, minlength=classes) for codes in (predicted, problem.source_labels))
+    return float(disagreement + 0.5 * np.abs(found / found.sum() - expected / expected.sum()).sum())
 
 
 def _details(problem: Problem, setting: Setting, pair: Pair) -> dict[str, Any]:

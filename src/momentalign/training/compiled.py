@@ -151,8 +151,8 @@ def _objective(member: Member) -> tuple[int, float, int, float, float] | None:
         return (kind, weight, distance.n_moments, interval_length(distance.interval), 1.0)
     if type(distance) is CORALLoss:
         return (loops.CORAL, weight, 1, 1.0, 1.0)
-    if type(distance) is MMDLoss and distance.is_plain_gaussian and isinstance(distance.beta, (int, float)):
-        return (loops.MMD, weight, 1, 1.0, float(distance.beta))
+    if type(distance) is MMDLoss and distance.is_plain_gaussian:
+        return (loops.MMD, weight, 1, 1.0, float(distance.beta))  # type: ignore[arg-type]
     return None
 
 

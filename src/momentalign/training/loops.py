@@ -305,7 +305,7 @@ def _distance(
         return _correlation(hidden, source, rows, strength, delta)
     units = hidden.shape[1]
     of_source, of_target = hidden[:source], hidden[source:rows]
-    shifts, moments = np.empty((2, units), np.float32), np.empty((2, max(order, 2), units))
+    shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
     sample_statistics(of_source, scale, order, shifts[0], moments[0])
     sample_statistics(of_target, scale, order, shifts[1], moments[1])
     directions, terms = np.empty((order, units)), np.empty(order)
@@ -379,7 +379,7 @@ def _cross_variances(
         for v in range(units):
             squares += difference[u, v] ** 2 * (1.0 if u == v else 0.5)
     norm = math.sqrt(squares)
-    if norm <= ROUNDING_ERRORS * FLOAT32_EPSILON * level:
+    if norm <= 4.0 * ROUNDING_ERRORS * FLOAT32_EPSILON * level:  # Blocks of 256 rows are summed one after the other.
         return 0.0
     for u in range(units):
         for v in range(units):

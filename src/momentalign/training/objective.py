@@ -63,7 +63,7 @@ def _evaluate(key: str, distances: Sequence[Distance | None], source: Tensor, ta
     if key.startswith("cmd"):
         return _cmd([d for d in distances if isinstance(d, CMDLoss)], source, target)
     if key == "mmd":
-        betas = [float(d.beta) for d in distances if isinstance(d, MMDLoss) and isinstance(d.beta, (int, float))]
+        betas = [float(d.beta) for d in distances if isinstance(d, MMDLoss) and not isinstance(d.beta, (str, Sequence))]
         return stacked_mmd(source, target, source.new_tensor(betas))
     if key == "coral":
         return stacked_coral(source, target)

@@ -23,7 +23,7 @@ class CPUBackend:
         """Return the terms (order,) and (shifts, moments, directions)."""
         rows, others = source.numpy(), target.numpy()
         width = rows.shape[1]
-        shifts, moments = np.empty((2, width), rows.dtype), np.empty((2, max(order, 2), width))
+        shifts, moments = np.empty((2, width), rows.dtype), np.empty((2, order + order % 2, width))
         directions, terms = np.empty((order, width)), np.empty(order)
         sample_statistics(rows, scale, order, shifts[0], moments[0])
         sample_statistics(others, scale, order, shifts[1], moments[1])

@@ -18,7 +18,7 @@ from momentalign.discrepancies.rounding import ROUNDING_ERRORS
 
 __all__ = ["HIGHEST", "CUDABackend"]
 
-HIGHEST = 5
+HIGHEST = 6  # moments that are kept: five orders, and the even one above for the rounding level
 SEEN = 32  # rows that give the rough mean
 ROWS, COLUMNS = 16, 128  # the tile one program works on
 PROGRAMS = 2048  # programs to aim at: enough to fill the largest card several times
@@ -44,7 +44,7 @@ class CUDABackend:
             source, target, *rows, width, 1.0 / scale, shifts, partial, chunks, SEEN, ROWS, COLUMNS, HIGHEST
         )
         kernels.merge[(blocks,)](
-            partial, shifts, *rows, width, 1.0 / scale, order, moments, squares, chunks, blocks, COLUMNS, HIGHEST
+            partial, shifts, *rows, width, 1.0 / scale, moments, squares, chunks, blocks, COLUMNS, HIGHEST
         )
         terms = torch.empty(order, dtype=torch.float32, device=device)
         level = ROUNDING_ERRORS * 2.0**-23

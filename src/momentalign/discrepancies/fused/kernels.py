@@ -22,7 +22,7 @@ from numba import njit
 
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS
 
-__all__ = ["compiled", "discrepancy_gradient", "discrepancy_terms", "magnitude", "reordered", "sample_statistics"]
+__all__ = ["compiled", "discrepancy_gradient", "discrepancy_terms", "reordered", "sample_statistics"]
 
 Array: TypeAlias = Any  # a numpy array, float32 or float64
 
@@ -49,13 +49,13 @@ def reordered(function: Function) -> Function:
 
 @compiled
 def sample_statistics(sample: Array, scale: float, order: int, shift: Array, moments: Array) -> None:
-    """Fill `shift` (width,) and `moments` (at least 2, width): the mean minus the shift, then central moments from 2.
+    """Fill `shift` (width,) and `moments` (order or order + 1, width): the mean minus the shift, then central moments.
 
-    The variance is filled even where `order` is 1: it sets the rounding level of the mean. Moments are in units of
-    `scale`.
+    The last order is even: the rounding level of an odd order comes from the even ones around it. Moments are in units
+    of `scale`.
     """
     rows, width = sample.shape
-    highest = max(order, 2)
+    highest = order + order % 2
     _rough_mean(sample, shift)
     sums = np.empty((highest, TILE), sample.dtype)
     work = np.empty((2, TILE), sample.dtype)
@@ -68,8 +68,8 @@ def sample_statistics(sample: Array, scale: float, order: int, shift: Array, mom
         for start in range(0, rows, BLOCK):
             stop = min(start + BLOCK, rows)
             sums[:] = 0.0
-            if highest == 5:
-                _sum_five(sample, start, stop, first, size, shift, inverse, sums)
+            if highest == 6:
+                _sum_six(sample, start, stop, first, size, shift, inverse, sums)
             else:
                 _sum_any(sample, start, stop, first, size, shift, inverse, highest, sums, work)
             for j in range(highest):
@@ -95,11 +95,11 @@ def _rough_mean(sample: Array, shift: Array) -> None:
 
 
 @compiled
-def _sum_five(
+def _sum_six(
     sample: Array, start: int, stop: int, first: int, size: int, shift: Array, inverse: float, sums: Array
 ) -> None:
-    """Add powers 1 to 5 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
-    s1, s2, s3, s4, s5 = sums[0], sums[1], sums[2], sums[3], sums[4]
+    """Add powers 1 to 6 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
+    s1, s2, s3, s4, s5, s6 = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
     middle = shift[first : first + size]
     row = start
     while row + 4 <= stop:
@@ -120,6 +120,7 @@ def _sum_five(
             s3[c] += (c0 + c1) + (c2 + c3)
             s4[c] += (q0 * q0 + q1 * q1) + (q2 * q2 + q3 * q3)
             s5[c] += (q0 * c0 + q1 * c1) + (q2 * c2 + q3 * c3)
+            s6[c] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
         row += 4
     while row < stop:
         rest = sample[row, first : first + size]
@@ -131,6 +132,7 @@ def _sum_five(
             s3[c] += q * z
             s4[c] += q * q
             s5[c] += q * (q * z)
+            s6[c] += (q * z) * (q * z)
         row += 1
 
 
@@ -183,15 +185,12 @@ def _move_to_mean(moments: Array, highest: int) -> None:
 
 
 @compiled
-def magnitude(moments: Array, j: int, order: int, f: int) -> Any:
-    """Size of the summands of order j, for the rounding level: E|z|^j, for odd j from the even moments around it."""
-    if j == 1:
-        return math.sqrt(moments[1, f])
+def _magnitude(moments: Array, j: int, f: int) -> Any:
+    """Size of the summands of order j, E|z|^j; of odd orders from the even moments around it."""
     if j % 2 == 0:
         return moments[j - 1, f]
-    if j < order:
-        return math.sqrt(moments[j - 2, f] * moments[j, f])
-    return moments[j - 2, f] ** (j / (j - 1.0))
+    before = moments[j - 2, f] if j > 1 else 1.0
+    return math.sqrt(before * moments[j, f])
 
 
 @compiled
@@ -200,7 +199,7 @@ def discrepancy_terms(
 ) -> None:
     """Fill `terms` (order,) and `directions` (order, width): differences over their norms, zero at rounding level.
 
-    `shifts` (2, width) and `moments` (2, at least 2, width) are the statistics of source and target.
+    `shifts` (2, width) and `moments` (2, order or order + 1, width) are the statistics of source and target.
     """
     source, target = moments[0], moments[1]
     width = source.shape[1]
@@ -212,10 +211,10 @@ def discrepancy_terms(
                 difference += (np.float64(shifts[0, f]) - np.float64(shifts[1, f])) / scale
             directions[j - 1, f] = difference
             squares += difference * difference
-            level += (magnitude(source, j, order, f) + magnitude(target, j, order, f)) ** 2
+            level += (_magnitude(source, j, f) + _magnitude(target, j, f)) ** 2
         norm = math.sqrt(squares)
         # An overflow is no noise: it stays visible in the term.
-        noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and norm < math.inf
+        noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and level < math.inf
         terms[j - 1] = 0.0 if noise else norm
         for f in range(width):
             directions[j - 1, f] = 0.0 if noise else directions[j - 1, f] / norm

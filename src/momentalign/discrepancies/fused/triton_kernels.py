@@ -16,7 +16,7 @@ def power_sums(
     source, target, source_rows, target_rows, width, inverse, shifts, partial,
     chunks, SEEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
-    """Sums of the powers 1 to 5 about a rough mean, one program per (chunk of rows, block of columns, domain)."""
+    """Sums of the powers 1 to 6 about a rough mean, one program per (chunk of rows, block of columns, domain)."""
     chunk, block, domain = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     if domain == 0:
         sample, rows = source, source_rows
@@ -36,7 +36,7 @@ def power_sums(
         tl.store(shifts + domain * width + columns, shift, mask=inside)
     line = tl.arange(0, ROWS)
     zero = tl.zeros((ROWS, COLUMNS), tl.float32)
-    s1, s2, s3, s4, s5 = zero, zero, zero, zero, zero
+    s1, s2, s3, s4, s5, s6 = zero, zero, zero, zero, zero, zero
     for first in range(chunk * ROWS, rows, chunks * ROWS):
         row = first + line
         mask = (row < rows)[:, None] & inside[None, :]
@@ -49,12 +49,14 @@ def power_sums(
         s3 += c
         s4 += q * q
         s5 += q * c
+        s6 += c * c
     base = partial + ((domain * chunks + chunk) * HIGHEST).to(tl.int64) * width + columns
     tl.store(base, tl.sum(s1, 0), mask=inside)
     tl.store(base + width, tl.sum(s2, 0), mask=inside)
     tl.store(base + 2 * width, tl.sum(s3, 0), mask=inside)
     tl.store(base + 3 * width, tl.sum(s4, 0), mask=inside)
     tl.store(base + 4 * width, tl.sum(s5, 0), mask=inside)
+    tl.store(base + 5 * width, tl.sum(s6, 0), mask=inside)
 
 
 @triton.jit
@@ -69,49 +71,47 @@ def _mean_power(partial, domain, j, rows, chunks, width, columns, inside, HIGHES
 
 @triton.jit
 def _central(partial, domain, rows, chunks, width, columns, inside, moments, HIGHEST: tl.constexpr):
-    """Central moments 2 to 5 of one domain, stored and returned with the mean minus the shift."""
+    """Central moments 2 to 6 of one domain, stored and returned with the mean minus the shift."""
     r1 = _mean_power(partial, domain, 0, rows, chunks, width, columns, inside, HIGHEST)
     r2 = _mean_power(partial, domain, 1, rows, chunks, width, columns, inside, HIGHEST)
     r3 = _mean_power(partial, domain, 2, rows, chunks, width, columns, inside, HIGHEST)
     r4 = _mean_power(partial, domain, 3, rows, chunks, width, columns, inside, HIGHEST)
     r5 = _mean_power(partial, domain, 4, rows, chunks, width, columns, inside, HIGHEST)
+    r6 = _mean_power(partial, domain, 5, rows, chunks, width, columns, inside, HIGHEST)
     d = r1
     c2 = tl.maximum(r2 - d * d, 0.0)
     c3 = r3 - 3 * d * r2 + 2 * d * d * d
     c4 = tl.maximum(r4 - 4 * d * r3 + 6 * d * d * r2 - 3 * d * d * d * d, 0.0)
     c5 = r5 - 5 * d * r4 + 10 * d * d * r3 - 10 * d * d * d * r2 + 4 * d * d * d * d * d
+    c6 = r6 - 6 * d * r5 + 15 * d * d * r4 - 20 * d * d * d * r3 + 15 * d * d * d * d * r2 - 5 * d * d * d * d * d * d
+    c6 = tl.maximum(c6, 0.0)
     base = moments + domain * HIGHEST * width + columns
     tl.store(base, d, mask=inside)
     tl.store(base + width, c2, mask=inside)
     tl.store(base + 2 * width, c3, mask=inside)
     tl.store(base + 3 * width, c4, mask=inside)
     tl.store(base + 4 * width, c5, mask=inside)
-    return d, c2, c3, c4, c5
-
-
-@triton.jit
-def _top_size(even, exponent):
-    """Size of the summands of the highest odd order, from the even moment below it."""
-    return tl.where(even > 0, tl.exp2(tl.log2(tl.maximum(even, 1e-300)) * exponent), 0.0)
+    tl.store(base + 5 * width, c6, mask=inside)
+    return d, c2, c3, c4, c5, c6
 
 
 @triton.jit
 def merge(
-    partial, shifts, source_rows, target_rows, width, inverse, order, moments, squares,
+    partial, shifts, source_rows, target_rows, width, inverse, moments, squares,
     chunks, blocks, COLUMNS: tl.constexpr, HIGHEST: tl.constexpr,
 ):  # fmt: skip
     """Moments of both domains, and per block of columns the squared differences and their squared rounding levels."""
     block = tl.program_id(0)
     columns = block * COLUMNS + tl.arange(0, COLUMNS)
     inside = columns < width
-    a1, a2, a3, a4, a5 = _central(partial, 0, source_rows, chunks, width, columns, inside, moments, HIGHEST)
-    b1, b2, b3, b4, b5 = _central(partial, 1, target_rows, chunks, width, columns, inside, moments, HIGHEST)
+    a1, a2, a3, a4, a5, a6 = _central(partial, 0, source_rows, chunks, width, columns, inside, moments, HIGHEST)
+    b1, b2, b3, b4, b5, b6 = _central(partial, 1, target_rows, chunks, width, columns, inside, moments, HIGHEST)
     source_shift = tl.load(shifts + columns, mask=inside, other=0.0).to(tl.float64)
     target_shift = tl.load(shifts + width + columns, mask=inside, other=0.0).to(tl.float64)
     d1 = (source_shift - target_shift) * inverse + (a1 - b1)
     m1 = tl.sqrt(a2) + tl.sqrt(b2)
-    m3 = tl.where(order > 3, tl.sqrt(a2 * a4) + tl.sqrt(b2 * b4), _top_size(a2, 1.5) + _top_size(b2, 1.5))
-    m5 = _top_size(a4, 1.25) + _top_size(b4, 1.25)
+    m3 = tl.sqrt(a2 * a4) + tl.sqrt(b2 * b4)
+    m5 = tl.sqrt(a4 * a6) + tl.sqrt(b4 * b6)
     tl.store(squares + block, tl.sum(d1 * d1, 0))
     tl.store(squares + blocks + block, tl.sum((a2 - b2) * (a2 - b2), 0))
     tl.store(squares + 2 * blocks + block, tl.sum((a3 - b3) * (a3 - b3), 0))
@@ -130,10 +130,10 @@ def norms_of(squares, blocks, rounding, order, norms, terms, BLOCKS: tl.constexp
     """Norm of each order, zero at rounding level; an overflow stays visible."""
     index = tl.arange(0, BLOCKS)
     inside = index < blocks
-    for j in range(HIGHEST):
+    for j in range(HIGHEST - 1):
         norm = tl.sqrt(tl.sum(tl.load(squares + j * blocks + index, mask=inside, other=0.0), 0))
         level = tl.sqrt(tl.sum(tl.load(squares + (HIGHEST + j) * blocks + index, mask=inside, other=0.0), 0))
-        noise = (norm <= rounding * level) & (norm < float("inf"))
+        noise = (norm <= rounding * level) & (level < float("inf"))
         norm = tl.where(noise, 0.0, norm)
         tl.store(norms + j, norm)
         if j < order:

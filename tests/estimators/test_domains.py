@@ -1,0 +1,184 @@
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from momentalign import MANNClassifier
+from momentalign.errors import InvalidInputError
+from momentalign.estimators.domains import read_domains
+
+
+@pytest.fixture
+def mixed(problem):
+    """Both domains as one X, their rows mixed but in order within a domain, with ids as skada has them."""
+    domain = np.random.default_rng(5).permutation(np.repeat([1, -2], [120, 90]))
+    X, y = np.empty((210, 4)), np.full(210, 99)
+    X[domain > 0], X[domain < 0] = problem.X, problem.X_target
+    y[domain > 0] = problem.y
+    return X, y, domain
+
+
+def test_sample_domain_and_x_target_are_the_same_model(quick, problem, mixed, assert_same_weights):
+    X, y, domain = mixed
+    by_ids = quick().fit(X, y, sample_domain=domain)
+    assert_same_weights(by_ids, quick().fit(problem.X, problem.y, problem.X_target))
+    assert by_ids.classes_.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("poison", [-1, 0, 1, 10**9, np.nan, np.inf, -np.inf])
+def test_target_labels_are_not_looked_at(quick, mixed, assert_same_weights, poison):
+    X, y, domain = mixed
+    poisoned = np.where(domain < 0, poison, y)
+    model = quick().fit(X, poisoned, sample_domain=domain)
+    assert_same_weights(model, quick().fit(X, y, sample_domain=domain))
+    assert model.classes_.tolist() == [0, 1]
+
+
+def test_target_labels_may_be_garbage_strings_or_none(quick, mixed, assert_same_weights):
+    X, y, domain = mixed
+    names = np.array(["no", "yes"], dtype=object)[np.minimum(y, 1)]
+    expected = quick().fit(X, names, sample_domain=domain)
+    for poison in (None, "?", np.nan):
+        poisoned = names.copy()
+        poisoned[domain < 0] = poison
+        model = quick().fit(X, poisoned, sample_domain=domain)
+        assert_same_weights(model, expected)
+        assert model.classes_.tolist() == ["no", "yes"]
+
+
+def test_several_sources_and_several_targets_are_one_of_each(quick, mixed, assert_same_weights):
+    X, y, domain = mixed
+    several = domain * (1 + np.arange(len(domain)) % 3)
+    assert len(np.unique(several)) > 4
+    assert_same_weights(
+        quick().fit(X, y, sample_domain=several), quick().fit(X, y, sample_domain=domain.astype(np.int8))
+    )
+
+
+def test_sources_only_are_a_plain_network(quick, problem, assert_same_weights):
+    model = quick().fit(problem.X, problem.y, sample_domain=np.ones(120, int))
+    assert_same_weights(model, quick().fit(problem.X, problem.y))
+
+
+@pytest.mark.parametrize("convert", [sparse.csr_matrix, pd.DataFrame, lambda rows: rows.tolist()])
+def test_sample_domain_splits_any_kind_of_rows(quick, mixed, convert):
+    X, y, domain = mixed
+    expected = quick().fit(X, y, sample_domain=domain).predict_proba(X)
+    if convert is pd.DataFrame:
+        frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(len(X))[::-1])
+        model = quick().fit(frame, pd.Series(y), sample_domain=pd.Series(domain))
+        np.testing.assert_allclose(model.predict_proba(frame), expected, atol=1e-6)
+    else:
+        model = quick().fit(convert(X), y, sample_domain=domain.tolist())
+        np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: np.where(np.arange(len(d)) == 3, 0, d), r"sample_domain holds 0; use positive ids"),
+        (lambda d: d[:-1], r"sample_domain must be one whole number per row of X \(210\)"),
+        (lambda d: d * 1.0, r"sample_domain must be one whole number per row .* got float64"),
+        (lambda d: np.array(["s"] * len(d)), r"sample_domain must be one whole number per row"),
+        (lambda d: d[:, None], r"sample_domain must be one whole number per row .* shape \(210, 1\)"),
+        (lambda d: -np.abs(d), r"sample_domain has no positive id"),
+        (lambda d: np.where(np.arange(len(d)) == 1, -1, 1), r"the target has 1 sample"),
+        (lambda d: np.where(np.arange(len(d)) == 0, 1, -1), r"the source has 1 sample"),
+    ],
+)
+def test_ids_that_cannot_be_meant_are_refused(quick, mixed, change, message):
+    X, y, domain = mixed
+    with pytest.raises(InvalidInputError, match=message):
+        quick().fit(X, y, sample_domain=change(domain))
+
+
+def test_either_x_target_or_sample_domain(quick, problem):
+    with pytest.raises(InvalidInputError, match="either X_target or sample_domain, not both"):
+        quick().fit(problem.X, problem.y, problem.X_target, sample_domain=np.ones(120, int))
+
+
+MISSING = {
+    "nan": (np.nan, float),
+    "none": (None, object),
+    "minus one": (-1, int),
+    "minus one in floats": (-1.0, float),
+    "nan among objects": (np.nan, object),
+}
+
+
+@pytest.mark.parametrize("kind", MISSING)
+def test_labelled_target_rows_join_the_source(quick, problem, kind):
+    X, y, X_target, y_target = problem
+    missing, dtype = MISSING[kind]
+    known = np.arange(len(X_target)) % 9 == 0
+    labels = np.array([label if k else missing for label, k in zip(y_target, known, strict=True)], dtype=dtype)
+    domains = read_domains(quick(), X, y, X_target, y_target=labels)
+    np.testing.assert_array_equal(domains.source, np.concatenate([X, X_target[known]]))
+    np.testing.assert_array_equal(domains.labels, np.concatenate([y, y_target[known]]))
+    np.testing.assert_array_equal(domains.target, X_target)
+    assert domains.labels.dtype == y.dtype
+
+
+@pytest.mark.parametrize("kind", ["nan", "none", "minus one"])
+def test_without_any_label_it_is_the_unsupervised_model(quick, problem, assert_same_weights, kind):
+    missing, dtype = MISSING[kind]
+    labels = np.full(len(problem.X_target), missing, dtype=dtype)
+    model = quick().fit(*problem[:3], y_target=labels)
+    assert_same_weights(model, quick().fit(*problem[:3]))
+
+
+def test_minus_one_is_a_label_where_the_source_has_that_class(quick, problem):
+    X, y, X_target, y_target = problem
+    signs, target_signs = 2 * y - 1, (2.0 * y_target - 1)
+    target_signs[50:] = np.nan
+    domains = read_domains(quick(), X, signs, X_target, y_target=target_signs)
+    np.testing.assert_array_equal(domains.labels, np.concatenate([signs, 2 * y_target[:50] - 1]))
+    model = quick().fit(X, signs, X_target, y_target=target_signs)
+    assert model.classes_.tolist() == [-1, 1]
+
+
+def test_strings_join_with_none_for_missing(quick, problem):
+    names = np.array(["no", "yes"], dtype=object)
+    labels = names[problem.y_target]
+    labels[10:] = None
+    model = quick().fit(problem.X, names[problem.y], problem.X_target, y_target=labels)
+    assert model.classes_.tolist() == ["no", "yes"]
+
+
+def test_target_labels_are_taken_as_they_are(quick, problem):
+    """Neither cut to the length of the source's strings nor rounded to its whole numbers."""
+    short, long = np.array(["a", "b"])[problem.y], np.array(["a", "unheard-of"])[problem.y_target]
+    assert set(read_domains(quick(), problem.X, short, problem.X_target, y_target=long).labels) == {*"ab", "unheard-of"}
+    small, large = problem.y.astype(np.int8), problem.y_target * 256
+    assert set(read_domains(quick(), problem.X, small, problem.X_target, y_target=large).labels) == {0, 1, 256}
+    with pytest.raises(ValueError, match=r"y_target|label type"):
+        quick().fit(problem.X, problem.y, problem.X_target, y_target=problem.y_target + 0.5)
+
+
+def test_with_sample_domain_labels_belong_to_the_target_rows_in_order(quick, problem, mixed, assert_same_weights):
+    X, y, domain = mixed
+    labels = np.where(np.arange(90) < 20, problem.y_target, -1)
+    model = quick().fit(X, y, sample_domain=domain, y_target=labels)
+    assert_same_weights(model, quick().fit(*problem[:3], y_target=labels))
+
+
+def test_target_labels_mend_what_adaptation_cannot(make_problem):
+    """A target whose classes have changed sides."""
+    X, y, X_target, _ = make_problem(target_rows=120, features=2, shift=8.0)
+    flipped = 1 - np.arange(120) % 2
+    labels = np.where(np.arange(120) < 60, flipped, -1)
+    settings = {"hidden": (10,), "optimizer": "adam", "learning_rate": 0.05, "max_epochs": 100, "random_state": 0}
+    model = MANNClassifier(weight=0.1, **settings).fit(X, y, X_target, y_target=labels)
+    assert model.score(X_target[60:], flipped[60:]) > 0.8
+    assert MANNClassifier(weight=0.1, **settings).fit(X, y, X_target).score(X_target[60:], flipped[60:]) < 0.6
+
+
+@pytest.mark.parametrize("labels", [np.ones(3), np.ones((90, 1)), 1])
+def test_one_target_label_per_target_row(quick, problem, labels):
+    with pytest.raises(InvalidInputError, match=r"y_target must hold one entry per target row \(90\), got shape"):
+        quick().fit(*problem[:3], y_target=labels)
+
+
+def test_target_labels_need_a_target(quick, problem):
+    with pytest.raises(InvalidInputError, match=r"y_target must hold one entry per target row \(0\)"):
+        quick().fit(problem.X, problem.y, y_target=problem.y_target)

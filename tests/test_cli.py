@@ -1,0 +1,118 @@
+"""The command line as a user meets it: real processes, exit codes, one line per error, pages on disk."""
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "momentalign"]
+
+
+def run(*arguments, cwd=None, environment=()):
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=cwd, env={**os.environ, **dict(environment)}, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--help",), (), ("demo", "--help"), ("reproduce",), ("reproduce", "artificial", "--help")]
+)
+def test_help_says_how(arguments):
+    answer = run(*arguments)
+    assert answer.returncode == 0
+    assert "Usage:" in answer.stdout
+    if len(arguments) > 1:
+        words = " ".join(answer.stdout.split())
+        assert words.count("momentalign " + " ".join(arguments[:-1])) >= 3  # usage and two examples
+
+
+def test_help_is_instant():
+    times = {}
+    for name, command in (("bare", [sys.executable, "-c", "pass"]), ("help", [*COMMAND, "--help"])):
+        times[name] = []
+        for _ in range(5):
+            began = time.perf_counter()
+            subprocess.run(command, capture_output=True, check=True)
+            times[name].append(time.perf_counter() - began)
+    assert statistics.median(times["help"]) - statistics.median(times["bare"]) < 0.3
+
+
+def test_version_names_torch_and_device():
+    answer = run("--version")
+    assert answer.returncode == 0
+    assert answer.stdout.startswith("momentalign 0.1.0, torch 2.")
+    assert "device" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fly",), "No such command 'fly'"),
+        (("demo", "--speed", "3"), "No such option: --speed"),
+        (("demo", "--seeds", "0"), "--seeds"),
+        (("demo", "--seeds", "many"), "--seeds"),
+        (("reproduce", "artificial"), "--data DIR or in MOMENTALIGN_DATA"),
+        (("reproduce", "artificial", "--data", "nowhere"), "nowhere/artificial.npz is not there"),
+        (("reproduce", "artificial", "--data", ".", "--setting", "best"), "paper, momentalign"),
+        (("reproduce", "overpenalization", "--out", "nowhere/page.html"), "nowhere/page.json cannot be written"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(arguments, words, tmp_path):
+    environment = {key: value for key, value in os.environ.items() if key != "MOMENTALIGN_DATA"}
+    answer = subprocess.run([*COMMAND, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert answer.returncode == 2
+    assert answer.stderr.count("\n") == 1
+    assert answer.stderr.startswith("momentalign: ")
+    assert words in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_benchmark_file_is_named(tmp_path):
+    (tmp_path / "artificial.npz").write_bytes(b"not an archive")
+    answer = run("reproduce", "artificial", "--data", str(tmp_path))
+    assert answer.returncode == 2
+    assert "is not the file it should be" in answer.stderr
+
+
+def test_demo_writes_one_page_and_its_results(tmp_path):
+    answer = run("demo", "--seeds", "1", "--no-open", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    page, results = tmp_path / "momentalign-demo.html", tmp_path / "momentalign-demo.json"
+    assert sorted(tmp_path.iterdir()) == [page, results]
+    lines = answer.stdout.splitlines()
+    assert lines[-1] == f"page: {page}"
+    assert "plain network" in lines[0]
+    assert "moment-aligned network" in lines[0]
+    assert lines[1].startswith("Aligning moments moved the boundary")
+    result = json.loads(results.read_text())
+    assert result["median"]["nn_accuracy"] < 0.92
+    assert result["median"]["mann_accuracy"] > result["median"]["nn_accuracy"]
+    content = page.read_text()
+    assert f"{100 * result['median']['mann_accuracy']:.1f}" in content
+    assert 100_000 < len(content) < 2_000_000
+
+
+def test_overpenalization_prints_every_metric(tmp_path):
+    answer = run("reproduce", "overpenalization", "--out", "figure.html", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    closer = [line.split()[-1] for line in answer.stdout.splitlines()[:-1]]
+    assert closer == ["left"] * 7 + ["right"]
+    assert {path.name for path in tmp_path.iterdir()} == {"figure.html", "figure.json", "figure_2.svg"}
+
+
+def test_interrupt_leaves_nothing_and_exits_130(tmp_path):
+    process = subprocess.Popen(
+        [*COMMAND, "demo", "--seeds", "50", "--no-open"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in error
+    assert not list(tmp_path.iterdir())
