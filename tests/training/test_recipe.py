@@ -24,8 +24,8 @@ def test_learning_rates_are_the_papers_unless_given(optimizer, rate):
     ("settings", "message"),
     [
         ({"name": "rmsprop"}, r"optimizer must be one of adagrad, adadelta, sgd, adam, got 'rmsprop'"),
-        ({"learning_rate": 0.0}, r"learning_rate must be a positive number, got 0.0"),
-        ({"learning_rate": float("inf")}, r"learning_rate must be a positive number, got inf"),
+        ({"learning_rate": 0.0}, r"learning_rate must be a positive number.* got 0.0"),
+        ({"learning_rate": float("inf")}, r"learning_rate must be a positive number.* got inf"),
     ],
 )
 def test_optimizers_that_cannot_work_are_refused(settings, message):

@@ -99,8 +99,8 @@ def cmd(
     >>> ma.cmd([[0.0], [1.0]], [[0.5], [0.5]], n_moments=2)
     0.25
     """
-    terms, differentiable = _read_and_compute(source, target, n_moments, interval, cross, unbiased)
-    return terms.sum() if differentiable else float(terms.sum())
+    total, differentiable = _read_and_compute(source, target, n_moments, interval, cross, unbiased, summed=True)
+    return total if differentiable else float(total)
 
 
 @overload
@@ -140,7 +140,7 @@ def cmd_terms(
     >>> ma.cmd_terms([[0.0], [1.0]], [[0.5], [0.5]], n_moments=3).tolist()
     [0.0, 0.25, 0.0]
     """
-    terms, differentiable = _read_and_compute(source, target, n_moments, interval, cross, unbiased)
+    terms, differentiable = _read_and_compute(source, target, n_moments, interval, cross, unbiased, summed=False)
     return terms if differentiable else terms.numpy()
 
 
@@ -238,8 +238,9 @@ def _covariance(centred: Tensor) -> Tensor:
 
 
 def _read_and_compute(
-    source: Any, target: Any, n_moments: int, interval: Interval, cross: int, unbiased: bool
+    source: Any, target: Any, n_moments: int, interval: Interval, cross: int, unbiased: bool, *, summed: bool
 ) -> tuple[Tensor, bool]:
+    """The terms, or their sum, and whether the samples came as tensors."""
     n_moments, cross = _check_orders(n_moments, cross, unbiased=unbiased)
     # An accelerator reads half precision as it is; everything else works on widened copies.
     accelerated = isinstance(source, Tensor) and source.device.type == "cuda"
@@ -247,10 +248,11 @@ def _read_and_compute(
     scale = interval_length(_data_interval(source, target) if _is_data(interval) else interval)
     terms = None
     if cross == 1 and not unbiased:
-        terms = fast_terms(source, target, n_moments, scale=scale, plain=_widened_terms)
+        terms = fast_terms(source, target, n_moments, scale=scale, summed=summed, plain=_widened_terms)
     if terms is None:
         with full_precision(source.device):
             terms = _widened_terms(source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased)
+        terms = terms.sum() if summed else terms
     refuse_non_finite(terms, source, target, remedy=REMEDY)
     return terms, differentiable
 

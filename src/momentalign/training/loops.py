@@ -308,7 +308,7 @@ def _distance(
     shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
     sample_statistics(of_source, scale, order, shifts[0], moments[0])
     sample_statistics(of_target, scale, order, shifts[1], moments[1])
-    directions, terms = np.empty((order, units)), np.empty(order)
+    directions, terms = np.empty((order, units)), np.empty(order + 1)
     discrepancy_terms(shifts, moments, scale, order, FLOAT32_EPSILON, directions, terms)
     weights = np.full(order, strength)
     if kind == CV_CMD:
@@ -317,7 +317,7 @@ def _distance(
     discrepancy_gradient(of_target, shifts[1], moments[1], directions, weights, scale, -1.0, order, delta[source:rows])
     if kind == CV_CMD:
         terms[1] = _cross_variances(of_source, of_target, shifts, moments, scale, strength, delta)
-    return float(terms.sum())
+    return float(terms[:order].sum())
 
 
 @compiled

@@ -19,9 +19,9 @@ SMALL = 2048
 
 
 def fast_terms(
-    source: Tensor, target: Tensor, n_moments: int, *, scale: float, plain: Callable[..., Tensor]
+    source: Tensor, target: Tensor, n_moments: int, *, scale: float, summed: bool, plain: Callable[..., Tensor]
 ) -> Tensor | None:
-    """Return the marginal terms by the fastest path that fits, or None where only `plain` does.
+    """Return the marginal terms or their sum by the fastest path that fits, or None where only `plain` does.
 
     The choice depends on order, shape, layout, dtype and device alone, so that equal calls give equal bits.
     """
@@ -30,7 +30,7 @@ def fast_terms(
     backend = _backend(source, target, n_moments)
     if backend is None:
         return None
-    return differentiable_terms(backend, source, target, n_moments, scale=scale, plain=plain)
+    return differentiable_terms(backend, source, target, n_moments, scale=scale, summed=summed, plain=plain)
 
 
 def is_ordinary(sample: Tensor) -> bool:

@@ -20,11 +20,11 @@ class CPUBackend:
     """Compiled loops over contiguous CPU memory."""
 
     def terms(self, source: Tensor, target: Tensor, order: int, scale: float) -> tuple[Tensor, Any]:
-        """Return the terms (order,) and (shifts, moments, directions)."""
+        """Return the terms and their sum, and (shifts, moments, directions)."""
         rows, others = source.numpy(), target.numpy()
         width = rows.shape[1]
         shifts, moments = np.empty((2, width), rows.dtype), np.empty((2, order + order % 2, width))
-        directions, terms = np.empty((order, width)), np.empty(order)
+        directions, terms = np.empty((order, width)), np.empty(order + 1)
         sample_statistics(rows, scale, order, shifts[0], moments[0])
         sample_statistics(others, scale, order, shifts[1], moments[1])
         discrepancy_terms(shifts, moments, scale, order, _EPSILONS[rows.dtype.char], directions, terms)
@@ -41,7 +41,7 @@ class CPUBackend:
     ) -> list[Tensor | None]:
         """Return one gradient per sample that needs one."""
         shifts, moments, directions = statistics
-        weights = upstream.double().numpy()
+        weights = np.broadcast_to(upstream.double().numpy(), (order,)).copy()
         gradients: list[Tensor | None] = [None, None]
         for index, sample in enumerate(samples):
             if needed[index]:

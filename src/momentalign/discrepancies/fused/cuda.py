@@ -1,8 +1,8 @@
 """The CUDA backend of the marginal CMD: Triton kernels, both domains in one launch.
 
-Three launches give the terms (power sums about a rough mean, their merge in float64, the norms) and one both gradients:
-every sample is read once for the moments, read once more and written once for its gradient. float32, bfloat16 and
-float16 in, float32 accumulation. Orders 1 to 5; higher ones take plain torch.
+A small sample takes one launch for the terms; a large one three (power sums about a rough mean, their merge in float64,
+the norms). One more gives both gradients. Every sample is read once for the moments, read once more and written once
+for its gradient. float32, bfloat16 and float16 in, float32 accumulation. Orders 1 to 5; higher ones take plain torch.
 """
 
 from __future__ import annotations
@@ -16,40 +16,41 @@ from torch import Tensor
 from momentalign.discrepancies.fused import triton_kernels as kernels
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS
 
-__all__ = ["HIGHEST", "CUDABackend"]
+__all__ = ["CUDABackend"]
 
-HIGHEST = 6  # moments that are kept: five orders, and the even one above for the rounding level
-SEEN = 32  # rows that give the rough mean
-ROWS, COLUMNS = 16, 128  # the tile one program works on
-PROGRAMS = 2048  # programs to aim at: enough to fill the largest card several times
+LEVEL = ROUNDING_ERRORS * 2.0**-23
+SMALL = 2**18  # numbers that one program reads about as fast as a card starts three more kernels
+ROWS, COLUMNS = 32, 128  # the tile one program of the power sums works on
+PROGRAMS = 512  # programs to aim at: a few for every processor of the card
+GRADIENT_ROWS, GRADIENT_COLUMNS = 16, 512
+GRADIENT_PROGRAMS = 65536
 
 
 class CUDABackend:
     """Triton kernels over contiguous memory of an accelerator (or of the CPU under Triton's interpreter)."""
 
     def terms(self, source: Tensor, target: Tensor, order: int, scale: float) -> tuple[Tensor, Any]:
-        """Return the terms (order,) in float32 and (shifts, moments, scales), all kept on the device."""
-        width = source.shape[1]
+        """Return the terms and their sum (order + 1,) in float32, and the statistics, all on the device."""
+        rows, others, width = source.shape[0], target.shape[0], source.shape[1]
+        statistics = torch.empty(kernels.statistics_size(width), dtype=torch.float64, device=source.device)
+        terms = torch.empty(order + 1, dtype=torch.float32, device=source.device)
+        if (rows + others) * width <= SMALL:
+            kernels.small_terms[(1,)](
+                source, target, rows, others, width, 1.0 / scale, LEVEL, order, statistics, terms, ROWS, COLUMNS
+            )
+            return terms, statistics
         blocks = _ceil_div(width, COLUMNS)
-        longest = max(source.shape[0], target.shape[0])
-        chunks = max(1, min(PROGRAMS // (2 * blocks), _ceil_div(longest, 4 * ROWS)))
-        device = source.device
-        partial = torch.empty((2, chunks, HIGHEST, width), dtype=torch.float32, device=device)
-        shifts = torch.empty((2, width), dtype=torch.float32, device=device)
-        moments = torch.empty((2, HIGHEST, width), dtype=torch.float64, device=device)
-        squares = torch.empty((2, HIGHEST, blocks), dtype=torch.float64, device=device)
-        norms = torch.empty(HIGHEST, dtype=torch.float64, device=device)
-        rows = (source.shape[0], target.shape[0])
+        chunks = max(1, min(PROGRAMS // (2 * blocks), _ceil_div(max(rows, others), 4 * ROWS)))
+        partial = torch.empty(2 * chunks * kernels.POWERS * width, dtype=torch.float32, device=source.device)
+        squares = torch.empty(2 * 5 * blocks, dtype=torch.float64, device=source.device)
         kernels.power_sums[(chunks, blocks, 2)](
-            source, target, *rows, width, 1.0 / scale, shifts, partial, chunks, SEEN, ROWS, COLUMNS, HIGHEST
+            source, target, rows, others, width, 1.0 / scale, statistics, partial, chunks, ROWS, COLUMNS
         )
         kernels.merge[(blocks,)](
-            partial, shifts, *rows, width, 1.0 / scale, moments, squares, chunks, blocks, COLUMNS, HIGHEST
+            partial, rows, others, width, 1.0 / scale, statistics, squares, chunks, blocks, COLUMNS
         )
-        terms = torch.empty(order, dtype=torch.float32, device=device)
-        level = ROUNDING_ERRORS * 2.0**-23
-        kernels.norms_of[(1,)](squares, blocks, level, order, norms, terms, 1 << (blocks - 1).bit_length(), HIGHEST)
-        return terms, (shifts, moments, norms)
+        kernels.norms_of[(1,)](squares, blocks, LEVEL, order, width, statistics, terms, 1 << (blocks - 1).bit_length())
+        return terms, statistics
 
     def gradients(
         self,
@@ -61,17 +62,19 @@ class CUDABackend:
         needed: Sequence[bool],
     ) -> list[Tensor | None]:
         """Return both gradients from one launch; one that is not needed is neither computed nor allocated."""
-        shifts, moments, norms = statistics
-        source, target = (sample.detach() for sample in samples)
+        source, target = samples[0].detach(), samples[1].detach()
         found = [torch.empty_like(sample) if need else None for sample, need in zip(samples, needed, strict=True)]
-        outputs = [gradient if gradient is not None else shifts for gradient in found]
-        width = source.shape[1]
-        blocks = _ceil_div(width, COLUMNS)
+        outputs = [gradient if gradient is not None else source for gradient in found]
+        rows, others, width = source.shape[0], target.shape[0], source.shape[1]
         longest = max(sample.shape[0] for sample, need in zip(samples, needed, strict=True) if need)
-        chunks = max(1, min(4 * PROGRAMS // blocks, _ceil_div(longest, 2 * ROWS)))
+        columns = min(GRADIENT_COLUMNS, max(32, 1 << (width - 1).bit_length()))
+        lines = GRADIENT_ROWS * GRADIENT_COLUMNS // columns
+        blocks = _ceil_div(width, columns)
+        chunks = max(1, min(GRADIENT_PROGRAMS // blocks, _ceil_div(longest, lines)))
+        stride = upstream.stride(0) if upstream.ndim else 0
         kernels.gradients[(chunks, blocks, 2)](
-            source, target, source.shape[0], target.shape[0], width, 1.0 / scale, shifts, moments, norms,
-            upstream.contiguous(), order, *outputs, needed[0], needed[1], chunks, ROWS, COLUMNS, HIGHEST,
+            source, target, rows, others, width, 1.0 / scale, statistics, upstream, stride, order,
+            *outputs, needed[0], needed[1], chunks, lines, columns,
         )  # fmt: skip
         return found
 

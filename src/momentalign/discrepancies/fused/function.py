@@ -19,7 +19,7 @@ class Backend(Protocol):
     """What fused loops offer."""
 
     def terms(self, source: Tensor, target: Tensor, order: int, scale: float) -> tuple[Tensor, Any]:
-        """Return the terms (order,) and the statistics the gradients need."""
+        """Return the terms and after them their sum, (order + 1,), and the statistics the gradients need."""
         ...
 
     def gradients(
@@ -31,17 +31,26 @@ class Backend(Protocol):
         scale: float,
         needed: Sequence[bool],
     ) -> list[Tensor | None]:
-        """Return the gradients of ``(upstream * terms).sum()`` with respect to the samples that need one."""
+        """Return the gradients of ``(upstream * terms).sum()``, upstream a scalar or one value per term."""
         ...
 
 
 def differentiable_terms(
-    backend: Backend, source: Tensor, target: Tensor, order: int, *, scale: float, plain: Callable[..., Tensor]
+    backend: Backend,
+    source: Tensor,
+    target: Tensor,
+    order: int,
+    *,
+    scale: float,
+    summed: bool,
+    plain: Callable[..., Tensor],
 ) -> Tensor:
-    """Return the terms (order,) of two samples; `plain` computes the same in torch."""
+    """Return the terms (order,) of two samples or, `summed`, their sum; `plain` computes the terms in torch."""
     if not (torch.is_grad_enabled() and (source.requires_grad or target.requires_grad)):
-        return backend.terms(source.detach(), target.detach(), order, scale)[0]
-    return cast(Tensor, _Terms.apply(source, target, order, scale, plain, backend))  # type: ignore[no-untyped-call]
+        terms, _ = backend.terms(source.detach(), target.detach(), order, scale)
+        return terms[order] if summed else terms[:order]
+    call = _Terms.apply(source, target, order, scale, summed, plain, backend)  # type: ignore[no-untyped-call]
+    return cast(Tensor, call)
 
 
 class _Terms(torch.autograd.Function):
@@ -52,13 +61,14 @@ class _Terms(torch.autograd.Function):
         target: Tensor,
         order: int,
         scale: float,
+        summed: bool,
         plain: Callable[..., Tensor],
         backend: Backend,
     ) -> Tensor:
         terms, ctx.statistics = backend.terms(source.detach(), target.detach(), order, scale)
         ctx.save_for_backward(source, target)
-        ctx.order, ctx.scale, ctx.plain, ctx.backend = order, scale, plain, backend
-        return terms
+        ctx.order, ctx.scale, ctx.summed, ctx.plain, ctx.backend = order, scale, summed, plain, backend
+        return terms[order] if summed else terms[:order]
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
@@ -68,7 +78,7 @@ class _Terms(torch.autograd.Function):
             found = _plain_gradients(ctx, samples, upstream, needed)
         else:
             found = ctx.backend.gradients(samples, ctx.statistics, upstream, ctx.order, ctx.scale, needed)
-        return (*found, None, None, None, None)
+        return (*found, None, None, None, None, None)
 
 
 def _plain_gradients(
@@ -76,6 +86,7 @@ def _plain_gradients(
 ) -> list[Tensor | None]:
     """Gradients that can be differentiated again."""
     terms = ctx.plain(*samples, ctx.order, scale=ctx.scale)
+    terms = terms.sum() if ctx.summed else terms
     wanted = [sample for sample, need in zip(samples, needed, strict=True) if need]
     found = iter(torch.autograd.grad(terms, wanted, upstream, create_graph=True))
     return [next(found) if need else None for need in needed]

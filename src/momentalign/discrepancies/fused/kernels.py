@@ -197,12 +197,15 @@ def _magnitude(moments: Array, j: int, f: int) -> Any:
 def discrepancy_terms(
     shifts: Array, moments: Array, scale: float, order: int, epsilon: float, directions: Array, terms: Array
 ) -> None:
-    """Fill `terms` (order,) and `directions` (order, width): differences over their norms, zero at rounding level.
+    """Fill `terms` (order + 1,), the sum last, and `directions` (order, width): differences over their norms.
+
+    A term at rounding level is zero, and so is its direction.
 
     `shifts` (2, width) and `moments` (2, order or order + 1, width) are the statistics of source and target.
     """
     source, target = moments[0], moments[1]
     width = source.shape[1]
+    terms[order] = 0.0
     for j in range(1, order + 1):
         squares, level = 0.0, 0.0
         for f in range(width):
@@ -216,6 +219,7 @@ def discrepancy_terms(
         # An overflow is no noise: it stays visible in the term.
         noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and level < math.inf
         terms[j - 1] = 0.0 if noise else norm
+        terms[order] += terms[j - 1]
         for f in range(width):
             directions[j - 1, f] = 0.0 if noise else directions[j - 1, f] / norm
 

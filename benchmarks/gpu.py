@@ -1,0 +1,189 @@
+"""Figures on a GPU: ``python -m benchmarks.gpu [--out FILE]``; results are kept in benchmarks/results.
+
+The bound is what the memory allows: one read for the moments, one read and one write for the gradient of both samples,
+which is the traffic of three copies of one of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import momentalign as ma
+from benchmarks.figure import Figure
+
+
+def milliseconds(function: Callable[[], object], *, repeats: int = 30) -> float:
+    """Median time of a function on the device, warmed up."""
+    for _ in range(5):
+        function()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(repeats):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        function()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end))
+    return sorted(times)[len(times) // 2]
+
+
+def eager(source: Tensor, target: Tensor) -> Tensor:
+    """The CMD as anyone would write it."""
+    mean_source, mean_target = source.mean(0), target.mean(0)
+    centred_source, centred_target = source - mean_source, target - mean_target
+    distance = (mean_source - mean_target).norm()
+    for order in range(2, 6):
+        distance = distance + ((centred_source**order).mean(0) - (centred_target**order).mean(0)).norm()
+    return distance
+
+
+def step(distance: Callable[[Tensor, Tensor], Tensor], source: Tensor, target: Tensor) -> Callable[[], None]:
+    """Forward and backward, gradients thrown away before each."""
+
+    def run() -> None:
+        source.grad = target.grad = None
+        distance(source, target).backward()
+
+    return run
+
+
+def copies(source: Tensor, target: Tensor) -> Callable[[], None]:
+    """Three copies of an array: the traffic of reading two arrays twice and writing two."""
+    out = torch.empty_like(source)
+    plain = (source.detach(), target.detach(), source.detach())
+
+    def run() -> None:
+        for sample in plain:
+            out.copy_(sample)
+
+    return run
+
+
+def samples(rows: int, width: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    """Two random samples that want gradients."""
+    source = torch.rand(rows, width, device="cuda").to(dtype).requires_grad_()
+    return source, torch.rand(rows, width, device="cuda").square().to(dtype).requires_grad_()
+
+
+def large(rows: int, width: int) -> Iterator[Figure]:
+    """The fused CMD at a large shape against the bound, eager torch and torch.compile, and its memory."""
+    name = f"cmd {rows} x {width}"
+    source, target = samples(rows, width)
+    bound = milliseconds(copies(source, target))
+    fused = milliseconds(step(ma.cmd, source, target))
+    source.grad = target.grad = None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    step(ma.cmd, source, target)()
+    extra = torch.cuda.max_memory_allocated() - before - 2 * source.numel() * 4
+    plain = milliseconds(step(eager, source, target), repeats=10)
+    compiled = milliseconds(step(torch.compile(eager), source, target), repeats=10)
+    yield Figure("gpu", f"{name}, ms", fused)
+    yield Figure("gpu", f"{name}, over three copies", fused / bound, at_most=1.5)
+    yield Figure("gpu", f"{name}, eager over fused", plain / fused, at_least=10.0)
+    yield Figure("gpu", f"{name}, torch.compile over fused", compiled / fused, at_least=3.0)
+    yield Figure("gpu", f"{name}, memory beyond gradients over data", extra / (8 * source.numel()), at_most=0.01)
+    half = tuple(x.detach().bfloat16().requires_grad_() for x in (source, target))
+    yield Figure(
+        "gpu", f"{name}, bfloat16 over three copies", milliseconds(step(ma.cmd, *half)) / milliseconds(copies(*half))
+    )
+
+
+def small() -> Iterator[Figure]:
+    """Launch overhead at 128 x 256, by itself and in a graph."""
+    source, target = samples(128, 256)
+    yield Figure("gpu", "cmd 128 x 256, ms", milliseconds(step(ma.cmd, source, target), repeats=200), at_most=0.2)
+    yield Figure("gpu", "cmd 128 x 256, eager, ms", milliseconds(step(eager, source, target), repeats=100))
+    yield Figure(
+        "gpu", "cmd 128 x 256, compiled, ms", milliseconds(step(torch.compile(eager), source, target), repeats=100)
+    )
+    graph = torch.cuda.CUDAGraph()
+    source.grad = target.grad = None
+    with torch.cuda.graph(graph):
+        ma.cmd(source, target).backward()
+    yield Figure("gpu", "cmd 128 x 256 in a CUDA graph, ms", milliseconds(graph.replay, repeats=200), at_most=0.2)
+
+
+def digits_network() -> nn.Module:
+    """The network of Section 6.5: three blocks of two convolutions, a tanh embedding of 128 units."""
+    layers: list[nn.Module] = []
+    for inputs, channels in ((3, 32), (32, 64), (64, 128)):
+        layers += [nn.Conv2d(inputs, channels, 3, padding=1), nn.ELU()]
+        layers += [nn.Conv2d(channels, channels, 3, padding=1), nn.ELU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(128 * 16, 128), nn.Tanh()).cuda()
+
+
+def training_step() -> Iterator[Figure]:
+    """What the CMD adds to a training step of the digits network, batch 256 + 256, both domains through the network."""
+    body, head = digits_network(), nn.Linear(128, 10).cuda()
+    optimizer = torch.optim.Adam([*body.parameters(), *head.parameters()], fused=True)
+    images = torch.rand(512, 3, 32, 32, device="cuda")
+    labels = torch.randint(10, (256,), device="cuda")
+    align = ma.CMDLoss(interval=(-1.0, 1.0))
+
+    def update(*, aligned: bool) -> None:
+        hidden = body(images)
+        loss = nn.functional.cross_entropy(head(hidden[:256]), labels) + 0.0 * hidden[256:].mean()
+        if aligned:
+            loss = loss + align(hidden[:256], hidden[256:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    with_cmd, without = [], []
+    for _ in range(15):
+        without.append(milliseconds(lambda: update(aligned=False), repeats=20))
+        with_cmd.append(milliseconds(lambda: update(aligned=True), repeats=20))
+    plain, aligned = sorted(without)[7], sorted(with_cmd)[7]
+    yield Figure("gpu", "digits network, training step without CMD, ms", plain)
+    yield Figure("gpu", "digits network, step with CMD over without", aligned / plain, at_most=1.03)
+
+
+def figures() -> Iterator[Figure]:
+    """Yield all GPU figures."""
+    yield from small()
+    yield from large(200_000, 1024)
+    yield from large(1_000_000, 512)
+    yield from training_step()
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()  # noqa: S607
+    return {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "commit": commit,
+    }
+
+
+def main() -> int:
+    """Print every figure and, with --out, keep them with the machine they were measured on."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--commit", default="")
+    arguments = parser.parse_args()
+    found = []
+    for figure in figures():
+        print(figure.line(), flush=True)
+        found.append(figure)
+    if arguments.out:
+        described = {**machine(), "command": "python -m benchmarks.gpu"}
+        described["commit"] = arguments.commit or described["commit"]
+        described_figures = [json.loads(figure.line()) for figure in found]
+        arguments.out.write_text(json.dumps({**described, "figures": described_figures}, indent=1) + "\n")
+    return int(not all(figure.passed for figure in found))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

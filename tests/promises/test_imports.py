@@ -1,0 +1,73 @@
+"""Importing the package costs nothing and changes nothing."""
+
+import json
+import statistics
+import subprocess
+import sys
+
+GLOBALS = """
+import json, locale, logging, os, random, signal, sys, warnings
+import numpy as np, torch, sklearn
+def settings():
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    return repr([
+        np.geterr(), np.get_printoptions(), np.random.get_state()[1].tolist()[:5], random.getstate()[1][:5],
+        torch.get_default_dtype(), torch.get_num_threads(), torch.get_num_interop_threads(), torch.get_rng_state()[:40],
+        torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark, torch.is_grad_enabled(),
+        torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32, torch.is_anomaly_enabled(),
+        sklearn.get_config(), warnings.filters[:20], dict(os.environ), os.getcwd(), sys.path, locale.setlocale(locale.LC_ALL),
+        logging.getLogger().handlers, logging.getLogger().level, sys.getrecursionlimit(), handlers, sys.excepthook,
+        logging.getLogger("momentalign").handlers, logging.getLogger("momentalign").level,
+    ])
+import scipy.sparse, sklearn.base, joblib, numba, sklearn.model_selection
+before = settings()
+import momentalign
+values = [getattr(momentalign, name) for name in dir(momentalign)]
+from momentalign.training import loops
+after = settings()
+assert before == after, (before, after)
+"""
+
+TIMES = """
+import json, time
+def seconds(action):
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+def libraries():
+    import numba, scipy.special, sklearn.base, sklearn.model_selection
+def touch(*names):
+    import momentalign
+    for name in names or dir(momentalign):
+        getattr(momentalign, name)
+import torch
+times = {"package": seconds(lambda: __import__("momentalign"))}
+times["distances"] = seconds(lambda: touch("cmd", "cmd_terms", "CMDLoss", "mmd", "MMDLoss", "coral", "CORALLoss"))
+libraries()
+times["estimators"] = seconds(touch)
+print(json.dumps(times))
+"""
+
+
+def _python(script):
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+def test_no_global_setting_is_touched():
+    _python(GLOBALS)
+
+
+def test_the_bare_import_imports_nothing_heavy():
+    loaded = json.loads(
+        _python("import json, sys, momentalign; dir(momentalign); print(json.dumps(list(sys.modules)))")
+    )
+    heavy = {"torch", "numpy", "scipy", "sklearn", "numba", "joblib", "pandas", "rich", "safetensors"}
+    assert heavy & set(loaded) == set()
+
+
+def test_every_name_takes_at_most_half_a_second_over_the_libraries_it_stands_on():
+    """Torch for the package and its distances, scikit-learn too for its estimators; the median of three processes."""
+    runs = [json.loads(_python(TIMES)) for _ in range(3)]
+    medians = {part: statistics.median(run[part] for run in runs) for part in runs[0]}
+    assert medians["package"] + medians["distances"] <= 0.5
+    assert sum(medians.values()) <= 0.5
