@@ -30,13 +30,14 @@ class Figure:
         return json.dumps({**asdict(self), "value": float(f"{self.value:.4g}"), "passed": self.passed})
 
 
-def interleaved(functions: Mapping[str, Callable[[], object]], *, repeats: int) -> dict[str, float]:
-    """Time functions in turns and return the median seconds of each; one warm-up round is not counted."""
+def interleaved(functions: Mapping[str, Callable[[], object]], *, repeats: int, calls: int = 1) -> dict[str, float]:
+    """Time functions in turns of some calls and return the median seconds a call; the first turn is not counted."""
     times: dict[str, list[float]] = {name: [] for name in functions}
-    for round_ in range(repeats + 1):
+    for turn in range(repeats + 1):
         for name, function in functions.items():
             began = time.perf_counter()
-            function()
-            if round_:
-                times[name].append(time.perf_counter() - began)
+            for _ in range(calls):
+                function()
+            if turn:
+                times[name].append((time.perf_counter() - began) / calls)
     return {name: statistics.median(values) for name, values in times.items()}

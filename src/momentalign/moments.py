@@ -9,6 +9,7 @@ and a rounded mean alone spoils the odd orders by :math:`3 c_2 \delta`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations_with_replacement
@@ -236,7 +237,8 @@ def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: 
         or torch._C._functorch.is_functorch_wrapped_tensor(value)
     ):
         return
-    if bool(torch.isfinite(value.detach()).all()):
+    numbers = value.tolist()
+    if all(map(math.isfinite, numbers if isinstance(numbers, list) else [numbers])):
         return
     for name, sample in (("source", source), ("target", target)):
         if not bool(torch.isfinite(sample.detach()).all()):

@@ -279,13 +279,12 @@ import momentalign as ma, numpy as np
 from momentalign.estimators import persistence
 import safetensors.numpy
 folder = sys.argv[1]
+FAMILIES = "subprocess socket ctypes pickle shutil marshal exec compile import".split()
+CALLS = ["os." + name for name in "system exec posix_spawn fork remove rename mkdir chmod rmdir symlink link".split()]
 ma.load(sys.argv[2])  # everything that is imported on the way is imported now
 seen = []
 def hook(event, arguments):
-    if event.split(".")[0] in ("subprocess", "socket", "ctypes", "pickle", "shutil", "marshal", "exec", "compile", "import"):
-        seen.append((event, repr(arguments)[:200]))
-    elif event in ("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.remove", "os.rename", "os.mkdir", "os.chmod",
-                   "os.rmdir", "os.symlink", "os.link", "os.truncate", "os.putenv"):
+    if event.split(".")[0] in FAMILIES or event in CALLS:
         seen.append((event, repr(arguments)[:200]))
     elif event == "open" and (set(str(arguments[1] or "r")) & set("wax+") or arguments[2] & (os.O_WRONLY | os.O_RDWR)):
         seen.append((event, repr(arguments)[:200]))

@@ -307,10 +307,10 @@ def test_tags_say_sparse_is_welcome():
 
 
 def _misleading_problem(seed, rows=200):
-    """Two features tell the classes apart in the source; in the target the stronger one is shifted by its own effect."""
+    """Two features tell the classes apart; in the target the stronger one is shifted by its own effect."""
     rng, y = np.random.default_rng(seed), np.arange(rows) % 2
     X, X_target = (rng.normal(size=(rows, 2)) + np.outer(y, [3.0, 4.0]) for _ in range(2))
-    return X, y, X_target + [0.0, 4.0], y
+    return X, y, X_target + np.array([0.0, 4.0]), y
 
 
 @pytest.mark.parametrize("discrepancy", ["cmd", "cv-cmd", "mmd"])

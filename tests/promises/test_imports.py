@@ -15,7 +15,8 @@ def settings():
         torch.get_default_dtype(), torch.get_num_threads(), torch.get_num_interop_threads(), torch.get_rng_state()[:40],
         torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark, torch.is_grad_enabled(),
         torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32, torch.is_anomaly_enabled(),
-        sklearn.get_config(), warnings.filters[:20], dict(os.environ), os.getcwd(), sys.path, locale.setlocale(locale.LC_ALL),
+        sklearn.get_config(), warnings.filters[:20], dict(os.environ), os.getcwd(), sys.path,
+        locale.setlocale(locale.LC_ALL),
         logging.getLogger().handlers, logging.getLogger().level, sys.getrecursionlimit(), handlers, sys.excepthook,
         logging.getLogger("momentalign").handlers, logging.getLogger("momentalign").level,
     ])

@@ -26,7 +26,10 @@ DISTANCES = [
 @pytest.fixture
 def stacks(rng):
     shapes = (len(DISTANCES), 12, 3), (len(DISTANCES), 9, 3)
-    return [torch.tensor(rng.random(shape) ** power, requires_grad=True) for shape, power in zip(shapes, (1, 2))]
+    return [
+        torch.tensor(rng.random(shape) ** power, requires_grad=True)
+        for shape, power in zip(shapes, (1, 2), strict=True)
+    ]
 
 
 def _one_by_one(distances, source, target):

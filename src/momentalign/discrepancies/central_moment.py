@@ -19,9 +19,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from momentalign.discrepancies.cross_moments import monomial_norms
+from momentalign.discrepancies.cross_moments import cross_variance_square, monomial_norms
 from momentalign.discrepancies.fused.choice import fast_terms
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
+from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm, guarded_root
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.moments import (
@@ -222,13 +222,15 @@ def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: floa
 
 def _cross_variance_term(source: SampleMoments, target: SampleMoments) -> Tensor:
     """Norm over all monomials of order 2, x_i x_j once for i <= j, of the difference of two covariance matrices."""
+    rows, others, width = source.centred.shape[-2], target.centred.shape[-2], source.centred.shape[-1]
+    if rows + others < width:
+        return guarded_root(*cross_variance_square(source.centred, target.centred)).to(source.centred.dtype)
     difference = _covariance(source.centred) - _covariance(target.centred)
     # Off-diagonal entries stand in the matrix twice and count once.
     once = torch.full_like(difference, math.sqrt(0.5))
     once.diagonal(dim1=-2, dim2=-1).fill_(1.0)
     # Matrix products add rows one after the other; their error grows with the root of the number of rows.
-    rows = max(source.centred.shape[-2], target.centred.shape[-2])
-    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps * max(1.0, math.sqrt(rows) / 4.0)
+    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps * max(1.0, math.sqrt(max(rows, others)) / 4.0)
     variance = (source.central[..., 0, :] + target.central[..., 0, :]).detach().sum(-1)
     return guarded_norm((difference * once).flatten(-2), level * variance)
 

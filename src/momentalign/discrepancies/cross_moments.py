@@ -9,14 +9,16 @@ polynomial h_j of the products x_i y_i, and Newton's identities give it from Gra
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from momentalign.discrepancies.fused.choice import is_ordinary
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm, guarded_root
 from momentalign.moments import monomials
 
-__all__ = ["monomial_norms", "symmetric_polynomials"]
+__all__ = ["cross_variance_square", "monomial_norms", "symmetric_polynomials"]
 
 # Up to this many numbers the monomials are listed: that is exact to the last digit, the kernel's square only to half
 # of them.
@@ -59,19 +61,95 @@ def _listed_norm(source: Tensor, target: Tensor, order: int) -> Tensor:
     return guarded_norm(of_source.mean(-2) - of_target.mean(-2), level)
 
 
+def cross_variance_square(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the squared norm of the difference of two covariances over all monomials x_i x_j, and its rounding level.
+
+    By Gram matrices, for fewer rows than features: their size is that of the sample, not that of the features squared.
+    """
+    joined, signs = _joined(source, target)
+    gram = joined @ joined.transpose(-1, -2)
+    frobenius = (gram.square() @ signs) @ signs
+    diagonal = (joined.square().transpose(-1, -2) @ signs).square().sum(-1)  # difference of the variances
+    own = gram.detach().diagonal(dim1=-2, dim2=-1) @ signs.abs()
+    return (frobenius + diagonal) / 2, _square_level(source.dtype) * own.square()
+
+
 def _kernel_norms(source: Tensor, target: Tensor, highest: int) -> list[Tensor]:
     """Norms of orders 2 to `highest` as roots of signed means of h_j; in float64, since the means cancel."""
+    joined, signs = _joined(source, target)
+    if joined.ndim == 2 and is_ordinary(joined):
+        squares, own = _KernelSquares.apply(joined, signs, highest)  # type: ignore[no-untyped-call]
+    else:
+        squares, own = _kernel_squares(joined, signs, highest)
+    level = _square_level(source.dtype) * own.square()
+    return list(guarded_root(squares, level).to(source.dtype).unbind(-1))
+
+
+def _joined(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Both samples in float64, one after the other, and the weights that make a difference of means of their rows."""
     joined = torch.cat([source, target], -2).double()
-    signs = torch.cat(
-        [
-            joined.new_full((source.shape[-2],), 1.0 / source.shape[-2]),
-            joined.new_full((target.shape[-2],), -1.0 / target.shape[-2]),
-        ]
-    )
-    norms = []
-    for kernel in symmetric_polynomials(joined, joined, highest)[2:]:
-        squares = (kernel @ signs) @ signs
-        own = kernel.detach().diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt() @ signs.abs()
-        level = max(ROUNDING_ERRORS * EPSILON, (ROUNDING_ERRORS * torch.finfo(source.dtype).eps) ** 2) * own.square()
-        norms.append(guarded_root(squares, level).to(source.dtype))
-    return norms
+    rows, others = source.shape[-2], target.shape[-2]
+    return joined, torch.cat([joined.new_full((rows,), 1.0 / rows), joined.new_full((others,), -1.0 / others)])
+
+
+def _square_level(dtype: torch.dtype) -> float:
+    """Rounding level of a square relative to the squares it is the difference of."""
+    return max(ROUNDING_ERRORS * EPSILON, (ROUNDING_ERRORS * torch.finfo(dtype).eps) ** 2)
+
+
+def _kernel_squares(joined: Tensor, signs: Tensor, highest: int) -> tuple[Tensor, Tensor]:
+    """Squared norms of orders 2 to `highest` in plain torch, and the size of what they are made of."""
+    kernels = symmetric_polynomials(joined, joined, highest)[2:]
+    squares = torch.stack([(kernel @ signs) @ signs for kernel in kernels], -1)
+    return squares, torch.stack([_own_size(kernel, signs) for kernel in kernels], -1)
+
+
+def _own_size(kernel: Tensor, signs: Tensor) -> Tensor:
+    return kernel.detach().diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt() @ signs.abs()
+
+
+class _KernelSquares(torch.autograd.Function):
+    """:func:`_kernel_squares` with its closed gradient: dh_j / dp_i = h_{j-i} / i."""
+
+    @staticmethod
+    def forward(ctx: Any, joined: Tensor, signs: Tensor, highest: int) -> tuple[Tensor, Tensor]:
+        kernels = _symmetric_polynomials_in_place(joined, highest)
+        ctx.save_for_backward(joined, signs)
+        ctx.kernels, ctx.highest = kernels, highest
+        squares = torch.stack([(kernel @ signs) @ signs for kernel in kernels[2:]])
+        own = torch.stack([_own_size(kernel, signs) for kernel in kernels[2:]])
+        ctx.mark_non_differentiable(own)
+        return squares, own
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor, _: Tensor) -> tuple[Tensor, None, None]:
+        joined, signs = ctx.saved_tensors
+        if torch.is_grad_enabled():  # The gradient is to be differentiated again.
+            squares, _ = _kernel_squares(joined, signs, ctx.highest)
+            return torch.autograd.grad(squares, joined, upstream, create_graph=True)[0], None, None
+        weights = [0.0, 0.0, *upstream.tolist()]
+        gradient, power = torch.zeros_like(joined), torch.ones_like(joined)
+        for i in range(1, ctx.highest + 1):
+            slope = torch.zeros_like(ctx.kernels[0])
+            for order in range(max(i, 2), ctx.highest + 1):
+                slope.add_(ctx.kernels[order - i], alpha=weights[order] / i)
+            grown = power * joined
+            # d p_i(x, y) / dx = i x^(i-1) y^i, twice by symmetry; the signs weight rows and columns.
+            gradient.addcmul_(power, slope @ (grown * signs[:, None]), value=2.0 * i)
+            power = grown
+        return gradient * signs[:, None], None, None
+
+
+def _symmetric_polynomials_in_place(joined: Tensor, highest: int) -> list[Tensor]:
+    """:func:`symmetric_polynomials` of a sample with itself, without temporaries."""
+    power, grams = joined, []
+    for _ in range(highest):
+        grams.append(power @ power.T)
+        power = power * joined
+    kernels = [torch.ones_like(grams[0])]
+    for order in range(1, highest + 1):
+        kernel = grams[order - 1].clone()
+        for i in range(1, order):
+            kernel.addcmul_(grams[i - 1], kernels[order - i])
+        kernels.append(kernel.div_(order))
+    return kernels
