@@ -141,12 +141,12 @@ def monomials(sample: Tensor, order: int) -> Tensor:
     return torch.cat(blocks, -1)
 
 
-def read_order(value: object, name: str) -> int:
-    """Return `value` as a whole number of at least 1, or say what is wrong with it."""
+def read_order(value: object, name: str, *, example: str = "5") -> int:
+    """Return `value` as a whole number of at least 1, or say what is wrong with it and give an example."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}=5.")
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}={example}.")
     if value < 1:
-        raise InvalidInputError(f"{name} must be at least 1, got {value}; try {name}=5.")
+        raise InvalidInputError(f"{name} must be at least 1, got {value}; try {name}={example}.")
     return int(value)
 
 

@@ -25,7 +25,7 @@ def _refuse(folder):
     message = str(caught.value)
     assert str(folder) in message
     assert len(message) < 1000
-    return message
+    return message.replace(str(folder), "")  # its name holds the name of the test
 
 
 def test_the_forgers_tools_work(folder, forge, weights):
@@ -125,7 +125,7 @@ FORGERIES = {
     "two files": (_set("files", {"a": "0", "b": "0"}), "names no or foreign files"),
     "files as a list": (_set("files", ["a"]), "names no or foreign files"),
     "digest of a file as a number": (lambda body: body.update(files=dict.fromkeys(body["files"], 7)), "digest"),
-    "the manifest as weights": (_rename("manifest.json"), "digest"),
+    "the manifest as weights": (_rename("manifest.json"), "names no or foreign files"),
     "no description": (_drop("description"), "names no or foreign files"),
     "description as text": (_set("description", "a model"), "names no or foreign files"),
     "unknown class": (_set("description", "class", "Popen"), "does not describe a model"),
@@ -222,7 +222,7 @@ def test_a_key_that_stands_twice_is_refused_even_with_the_right_digest(folder, f
     path = folder / "manifest.json"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace('"format":', '"format": "other",\n "format":', 1), encoding="utf-8")
-    assert "twice" in _refuse(folder)
+    assert "a key stands twice" in _refuse(folder)
 
 
 def test_a_manifest_laid_out_differently_is_refused(folder):

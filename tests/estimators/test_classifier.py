@@ -130,6 +130,23 @@ def test_held_out_rows_keep_the_class_proportions(quick, make_problem):
     assert everything._task(X, y, None, 0).validation is None
 
 
+def test_both_domains_are_shuffled_once_by_the_seed(quick, problem):
+    """Files are often sorted by class; batches of one class have other moments than the domain."""
+    model = quick()
+    model.classes_ = np.array([0, 1])
+    tasks = [model._task(problem.X, problem.y, problem.X_target, seed) for seed in (0, 0, 1)]
+    for rows in ("source", "target"):
+        first, same, other = (getattr(task, rows) for task in tasks)
+        np.testing.assert_array_equal(first, same)
+        assert (first != other).any()
+    assert (tasks[0].target != problem.X_target.astype(np.float32)).any()
+    np.testing.assert_array_equal(
+        np.sort(tasks[0].target, axis=0), np.sort(problem.X_target.astype(np.float32), axis=0)
+    )
+    by_row = {tuple(row): label for row, label in zip(problem.X.astype(np.float32), problem.y, strict=True)}
+    assert [by_row[tuple(row)] for row in tasks[0].source] == tasks[0].labels.tolist()
+
+
 @pytest.mark.parametrize("rows", [2, 3, 4])
 def test_a_handful_of_rows_is_trained_without_holding_out(quick, rows):
     X = np.arange(rows * 2.0).reshape(rows, 2)

@@ -149,9 +149,12 @@ def test_target_labels_are_taken_as_they_are(quick, problem):
     """Neither cut to the length of the source's strings nor rounded to its whole numbers."""
     short, long = np.array(["a", "b"])[problem.y], np.array(["a", "unheard-of"])[problem.y_target]
     assert set(read_domains(quick(), problem.X, short, problem.X_target, y_target=long).labels) == {*"ab", "unheard-of"}
-    small, large = problem.y.astype(np.int8), problem.y_target * 256
-    assert set(read_domains(quick(), problem.X, small, problem.X_target, y_target=large).labels) == {0, 1, 256}
-    with pytest.raises(ValueError, match=r"y_target|label type"):
+    for large in (problem.y_target * 256, problem.y_target * 256.0):
+        domains = read_domains(quick(), problem.X, problem.y.astype(np.int8), problem.X_target, y_target=large)
+        assert set(domains.labels) == {0, 1, 256}
+    with pytest.raises((ValueError, TypeError), match="y_target|label"):
+        quick().fit(problem.X, problem.y, problem.X_target, y_target=long)  # numbers do not become strings
+    with pytest.raises(ValueError, match="y_target|label"):
         quick().fit(problem.X, problem.y, problem.X_target, y_target=problem.y_target + 0.5)
 
 

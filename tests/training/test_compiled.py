@@ -68,6 +68,17 @@ def test_batch_sizes_and_unequal_domains(make_task, largest_difference, kind, ro
     _assert_agreement(task, recipe, [Member(1, 1.0, ma.CMDLoss(3))], largest_difference, epochs=3)
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_weights_of_a_feature_that_a_batch_does_not_have_move_on(make_task, largest_difference, optimizer):
+    """Adagrad stands still without a gradient; momentum and running means do not."""
+    task, recipe = make_task("csr"), Recipe(hidden=(6,), optimizer=OPTIMIZERS[optimizer], batch_size=4)
+    absent = [
+        (task.source[rows].getnnz(0) + task.target[others].getnnz(0) == 0).any() for rows, others in recipe.epoch(task)
+    ]
+    assert all(absent)
+    _assert_agreement(task, recipe, [Member(1, 0.5, ma.CMDLoss(2))], largest_difference, epochs=3)
+
+
 @pytest.mark.parametrize("balanced", [False, True])
 @pytest.mark.parametrize("features", [1, 2, 3, 5])
 def test_any_number_of_features_units_and_classes(rng, largest_difference, features, balanced):

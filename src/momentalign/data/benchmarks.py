@@ -11,14 +11,24 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from momentalign.errors import DamagedFileError, DataNotFoundError
 
-__all__ = ["ARTIFICIAL", "BenchmarkFile", "Problem", "find_file", "load_artificial"]
+__all__ = [
+    "ARTIFICIAL",
+    "REVIEWS",
+    "BenchmarkFile",
+    "Problem",
+    "Reviews",
+    "find_file",
+    "load_artificial",
+    "load_reviews",
+]
 
 
 @dataclass(frozen=True)
@@ -30,11 +40,22 @@ class BenchmarkFile:
     source: str
 
 
+CATEGORIES = ("books", "dvd", "electronics", "kitchen")
+Matrix: TypeAlias = Any
+
 ARTIFICIAL = BenchmarkFile(
     "artificial.npz",
     "f38ab84e2e78cdda2b1029c18fe8e6b8d41fec536488b6060d42e5ae3fff493d",
     "the four arrays of data/artificial_dataset in github.com/wzell/mann, saved with numpy.savez_compressed "
     "as x_source, x_target, y_source and y_target",
+)
+
+
+REVIEWS = BenchmarkFile(
+    "amazon_reviews.npz",
+    "ee04e9b7f8bffbddaef5558ea11ca42a3ef62495eb79eb137069c9e1796e7cca",
+    "the Amazon reviews of Blitzer et al. (2007) with the preprocessing of Chen et al. (2012), counts of 5,000 "
+    "unigrams and bigrams in the layout of amazon.mat (xx, yy, offset), saved as a numpy archive",
 )
 
 
@@ -45,6 +66,14 @@ class Problem(NamedTuple):
     source_labels: NDArray[np.intp]
     target: NDArray[np.float64]
     target_labels: NDArray[np.intp]
+
+
+class Reviews(NamedTuple):
+    """Counts of words (CSR, float32) and labels (0 negative, 1 positive) of each product category."""
+
+    rows: dict[str, Matrix]
+    labels: dict[str, NDArray[np.intp]]
+    vocabulary: list[str]
 
 
 def find_file(file: BenchmarkFile, folder: str | Path | None = None) -> Path:
@@ -84,6 +113,22 @@ def load_artificial(folder: str | Path | None = None) -> Problem:
             arrays["x_target"].astype(np.float64),
             _codes(arrays["y_target"]),
         )
+
+
+def load_reviews(folder: str | Path | None = None) -> Reviews:
+    """Return the reviews of Section 6.3: books, dvd, electronics, kitchen; the first 2,000 of each are labelled."""
+    with np.load(find_file(REVIEWS, folder), allow_pickle=False) as arrays:
+        columns = (arrays["xx_data"], arrays["xx_indices"], arrays["xx_indptr"])
+        rows = sparse.csc_matrix(columns, shape=tuple(arrays["xx_shape"])).T.tocsr().astype(np.float32)
+        labels = (arrays["yy"].ravel() > 0).astype(np.intp)
+        offset = arrays["offset"].ravel().astype(int)
+        vocabulary = arrays["vocabulary"].tolist()
+    places = {name: slice(offset[i], offset[i + 1]) for i, name in enumerate(CATEGORIES)}
+    return Reviews(
+        {name: rows[place] for name, place in places.items()},
+        {name: labels[place] for name, place in places.items()},
+        vocabulary,
+    )
 
 
 def _codes(one_hot: NDArray[Any]) -> NDArray[np.intp]:

@@ -19,13 +19,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from momentalign.discrepancies.cross_moments import cross_variance_square, monomial_norms
+from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
 from momentalign.discrepancies.fused.choice import fast_terms
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm, guarded_root
+from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.moments import (
-    SampleMoments,
     full_precision,
     mean_difference,
     read_order,
@@ -214,29 +213,10 @@ def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: floa
     if cross == 1:
         return terms
     if cross == 2:
-        crossed = _cross_variance_term(of_source, of_target).unsqueeze(-1) / math.sqrt(2.0)
+        crossed = cross_variance_norm(of_source.centred, of_target.centred).unsqueeze(-1) / math.sqrt(2.0)
     else:
         crossed = monomial_norms(of_source.centred, of_target.centred, cross)
     return torch.cat([terms[..., :1], crossed, terms[..., cross:]], -1)
-
-
-def _cross_variance_term(source: SampleMoments, target: SampleMoments) -> Tensor:
-    """Norm over all monomials of order 2, x_i x_j once for i <= j, of the difference of two covariance matrices."""
-    rows, others, width = source.centred.shape[-2], target.centred.shape[-2], source.centred.shape[-1]
-    if rows + others < width:
-        return guarded_root(*cross_variance_square(source.centred, target.centred)).to(source.centred.dtype)
-    difference = _covariance(source.centred) - _covariance(target.centred)
-    # Off-diagonal entries stand in the matrix twice and count once.
-    once = torch.full_like(difference, math.sqrt(0.5))
-    once.diagonal(dim1=-2, dim2=-1).fill_(1.0)
-    # Matrix products add rows one after the other; their error grows with the root of the number of rows.
-    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps * max(1.0, math.sqrt(max(rows, others)) / 4.0)
-    variance = (source.central[..., 0, :] + target.central[..., 0, :]).detach().sum(-1)
-    return guarded_norm((difference * once).flatten(-2), level * variance)
-
-
-def _covariance(centred: Tensor) -> Tensor:
-    return centred.transpose(-1, -2) @ centred / centred.shape[-2]
 
 
 def _read_and_compute(

@@ -18,7 +18,7 @@ from momentalign.discrepancies.fused.choice import is_ordinary
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm, guarded_root
 from momentalign.moments import monomials
 
-__all__ = ["cross_variance_square", "monomial_norms", "symmetric_polynomials"]
+__all__ = ["cross_variance_norm", "monomial_norms", "symmetric_polynomials"]
 
 # Up to this many numbers the monomials are listed: that is exact to the last digit, the kernel's square only to half
 # of them.
@@ -33,11 +33,33 @@ def monomial_norms(source: Tensor, target: Tensor, highest: int) -> Tensor:
     """
     rows = source.shape[-2] + target.shape[-2]
     width = source.shape[-1]
-    listed = [order for order in range(2, highest + 1) if math.comb(order + width - 1, order) * rows <= LISTED]
-    terms = [_listed_norm(source, target, order) for order in listed]
-    if len(listed) < highest - 1:
-        terms += _kernel_norms(source, target, highest)[len(listed) :]
+    listed = [order for order in range(3, highest + 1) if math.comb(order + width - 1, order) * rows <= LISTED]
+    terms = [cross_variance_norm(source, target), *(_listed_norm(source, target, order) for order in listed)]
+    if len(terms) < highest - 1:
+        terms += _kernel_norms(source, target, highest)[len(terms) :]
     return torch.stack(terms, -1)
+
+
+def cross_variance_norm(source: Tensor, target: Tensor) -> Tensor:
+    """Return the norm over all x_i x_j, once for i <= j, of the difference of the covariances of two centred samples.
+
+    By covariance matrices or, for fewer rows than features, by Gram matrices: whichever is smaller.
+    """
+    rows, others, width = source.shape[-2], target.shape[-2], source.shape[-1]
+    if rows + others < width:
+        return guarded_root(*_cross_variance_square(source, target)).to(source.dtype)
+    difference = _covariance(source) - _covariance(target)
+    # Off-diagonal entries stand in the matrix twice and count once.
+    once = torch.full_like(difference, math.sqrt(0.5))
+    once.diagonal(dim1=-2, dim2=-1).fill_(1.0)
+    # Matrix products add rows one after the other; their error grows with the root of the number of rows.
+    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps * max(1.0, math.sqrt(max(rows, others)) / 4.0)
+    variance = source.detach().square().mean(-2).sum(-1) + target.detach().square().mean(-2).sum(-1)
+    return guarded_norm((difference * once).flatten(-2), level * variance)
+
+
+def _covariance(centred: Tensor) -> Tensor:
+    return centred.transpose(-1, -2) @ centred / centred.shape[-2]
 
 
 def symmetric_polynomials(left: Tensor, right: Tensor, highest: int) -> list[Tensor]:
@@ -61,11 +83,8 @@ def _listed_norm(source: Tensor, target: Tensor, order: int) -> Tensor:
     return guarded_norm(of_source.mean(-2) - of_target.mean(-2), level)
 
 
-def cross_variance_square(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the squared norm of the difference of two covariances over all monomials x_i x_j, and its rounding level.
-
-    By Gram matrices, for fewer rows than features: their size is that of the sample, not that of the features squared.
-    """
+def _cross_variance_square(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """The square of that norm by Gram matrices, in float64 since their means cancel, and its rounding level."""
     joined, signs = _joined(source, target)
     gram = joined @ joined.transpose(-1, -2)
     frobenius = (gram.square() @ signs) @ signs

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.domains import read_domains
+from momentalign.estimators.domains import naming, read_domains
 from momentalign.estimators.progress import training_progress
 from momentalign.moments import read_order
 from momentalign.networks import Layer, Matrix, activations, outputs, probabilities
@@ -136,11 +136,19 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         y_target
             Labels of some target rows, NaN, None or -1 where unknown; those rows join the labelled ones.
         """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, X_target, sample_domain, y_target)
+        except BaseException:  # A refused call changes nothing, also where the model was fitted before.
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
         recipe, distance = self._recipe(), named_distance(self.discrepancy, self.n_moments)
         weight = _read_number(self.weight, "weight", least=0.0)
         domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
-        check_classification_targets(domains.labels)
-        self.classes_, codes = np.unique(domains.labels, return_inverse=True)
+        self.classes_, codes = _encode(domains.labels)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
@@ -150,11 +158,10 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         member = Member(seed, weight if domains.target is not None else 0.0, distance)
         with training_progress(type(self).__name__, verbose=self.verbose) as progress:
             (network,) = train_stack(task, recipe, [member], device=_read_device(self.device), progress=progress)
-        self.coefs_ = [layer.weight for layer in network.layers]
-        self.intercepts_ = [layer.bias for layer in network.layers]
+        self.coefs_ = [layer.weight.astype(np.float32) for layer in network.layers]
+        self.intercepts_ = [layer.bias.astype(np.float32) for layer in network.layers]
         self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
         self.history_ = dict(vars(network.history))
-        return self
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row, in order."""
@@ -196,12 +203,11 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return tags
 
     def _recipe(self) -> Recipe:
-        try:
-            hidden = tuple(read_order(units, "hidden") for units in self.hidden)
-        except TypeError:
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Iterable):
             raise InvalidTypeError(
                 f"hidden must be a sequence of whole numbers, got {self.hidden!r}; try hidden=(50,)."
-            ) from None
+            )
+        hidden = tuple(read_order(units, "hidden", example="(50,)") for units in self.hidden)
         if not hidden:
             raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
         return Recipe(
@@ -218,10 +224,10 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         if fraction >= 1.0:
             raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
         training, held_out = _hold_out(codes, fraction, seed)
-        source = source.astype(np.float32)
+        source = _as_float32(source, "X")
         if target is not None:
             order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
-            target = target[order].astype(np.float32)
+            target = _as_float32(target[order], "X_target")
         validation = {} if held_out is None else {"validation": source[held_out], "validation_labels": codes[held_out]}
         return Task(source[training], codes[training], target, len(self.classes_), **validation)
 
@@ -244,6 +250,25 @@ def named_distance(discrepancy: str | Distance | None, n_moments: int) -> Distan
     raise InvalidInputError(
         f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", None or a callable, got {discrepancy!r}.'
     )
+
+
+def _encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the classes in order and each label as the number of its class."""
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise InvalidTypeError("y holds labels of different types; make all of them numbers or all strings.") from None
+    with naming("y"):
+        check_classification_targets(labels)
+    return classes, codes
+
+
+def _as_float32(rows: Matrix, name: str) -> Matrix:
+    with np.errstate(over="ignore"):
+        narrow = rows.astype(np.float32)
+    if not np.isfinite(narrow.data if hasattr(narrow, "tocsr") else narrow).all():
+        raise InvalidInputError(f"{name} holds values too large for float32; scale its columns first.")
+    return narrow
 
 
 def _hold_out(codes: NDArray[np.intp], fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:

@@ -6,17 +6,20 @@ Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d, validate_data
 
-from momentalign.errors import InvalidInputError
+from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks import Matrix
 
-__all__ = ["Domains", "read_domains"]
+__all__ = ["Domains", "naming", "read_domains"]
 
 Labels = NDArray[Any]
 
@@ -44,27 +47,46 @@ def read_domains(
         )
     if sample_domain is not None and X_target is not None:
         raise InvalidInputError("give either X_target or sample_domain, not both: each names the target rows.")
-    X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32])
-    y = column_or_1d(y, warn=True)
-    check_consistent_length(X, y)
+    with naming("X"):
+        X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    with naming("y"):
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(X, y)
     if sample_domain is not None:
         X, y, X_target = _split_by_sign(X, y, sample_domain)
     elif X_target is not None:
+        with naming("X_target"):
+            X_target = validate_data(
+                estimator, X_target, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
+            )
         _refuse_cut_target(X, X_target)
-        X_target = _read_target(estimator, X_target)
+        X, X_target = _of_one_kind(X, X_target)
     if y.dtype.kind == "f":
-        assert_all_finite(y, input_name="y")
+        with naming("y"):
+            assert_all_finite(y, input_name="y")
     _refuse_single_rows(X, X_target)
     if y_target is not None:
         X, y = _add_labelled_target(X, y, X_target, y_target)
     return Domains(X, y, X_target)
 
 
-def _read_target(estimator: BaseEstimator, X_target: Any) -> Matrix:
+@contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """Give the errors of scikit-learn the name of the argument, in one line and without a print of the data."""
     try:
-        return validate_data(estimator, X_target, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-    except ValueError as error:
-        raise InvalidInputError(f"X_target does not fit X: {error}") from error
+        yield
+    except (TypeError, ValueError) as error:
+        lines = [line for line in str(error).splitlines() if not line.lstrip().startswith(("array=", "["))]
+        message = " ".join(" ".join(lines).split())
+        kind = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
+        raise kind(f"{argument}: {message}") from None
+
+
+def _of_one_kind(X: Matrix, X_target: Matrix) -> tuple[Matrix, Matrix]:
+    """Where one domain is sparse the other is made so: nothing is made dense as a whole."""
+    if sparse.issparse(X) == sparse.issparse(X_target):
+        return X, X_target
+    return sparse.csr_matrix(X), sparse.csr_matrix(X_target)
 
 
 def _split_by_sign(X: Matrix, y: Labels, sample_domain: Any) -> tuple[Matrix, Labels, Matrix | None]:
@@ -99,13 +121,18 @@ def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target
     known = ~_missing(labels, y)
     if not known.any():
         return X, y
-    if hasattr(X, "tocsr"):
-        from scipy.sparse import vstack
+    rows = X_target[known]
+    stack: Any = (lambda blocks: sparse.vstack(blocks, format="csr")) if sparse.issparse(X) else np.concatenate
+    joined = stack([X, rows])
+    return joined, np.concatenate([y, _as_labels(labels[known], y)])
 
-        joined = vstack([X, X_target[known]], format="csr")
-    else:
-        joined = np.concatenate([X, X_target[known]])
-    return joined, np.concatenate([y, labels[known].astype(y.dtype)])
+
+def _as_labels(labels: Labels, source_labels: Labels) -> Labels:
+    """Labels as the source has them: an array that also holds missing ones is of floats or of objects."""
+    plain = np.array(labels.tolist())
+    if source_labels.dtype.kind in "biu" and plain.dtype.kind == "f" and (plain == np.floor(plain)).all():
+        return plain.astype(source_labels.dtype)
+    return plain
 
 
 def _missing(labels: Labels, source_labels: Labels) -> NDArray[np.bool_]:
@@ -116,13 +143,13 @@ def _missing(labels: Labels, source_labels: Labels) -> NDArray[np.bool_]:
     return missing
 
 
-def _refuse_cut_target(X: Matrix, X_target: Any) -> None:
+def _refuse_cut_target(X: Matrix, X_target: Matrix) -> None:
     """Raise where a cross-validation of scikit-learn may have cut X_target along with X.
 
     Its search and validation tools take any argument as long as X for row-aligned and cut it, without a word: the model
     would be adapted to a part of the target only. Nothing in the arrays tells, so the callers are looked at.
     """
-    if not hasattr(X_target, "shape") or X_target.shape[0] != X.shape[0]:
+    if X_target.shape[0] != X.shape[0]:
         return
     frame = sys._getframe()
     while frame.f_back is not None:

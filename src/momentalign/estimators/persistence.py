@@ -71,13 +71,20 @@ def load(path: str | Path) -> Any:
 def _build(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Any:
     name = description["class"]
     estimator = getattr(importlib.import_module(_HOMES[name]), name)(**description["parameters"])
+    estimator.hidden = tuple(estimator.hidden)
     count = len(arrays) // 2
+    if set(arrays) != {f"{part}_{index}" for part in ("coef", "intercept") for index in range(count)}:
+        raise ValueError("weights and biases are expected, nothing else")
+    if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
+        raise ValueError("weights are floating-point numbers")
     estimator.coefs_ = [arrays[f"coef_{index}"] for index in range(count)]
     estimator.intercepts_ = [arrays[f"intercept_{index}"] for index in range(count)]
     estimator.classes_ = _read_labels(description["classes"])
     estimator.n_features_in_ = int(description["features"])
     if description["feature_names"]:
         estimator.feature_names_in_ = np.array(description["feature_names"], dtype=object)
+        if len(estimator.feature_names_in_) != estimator.n_features_in_:
+            raise ValueError("one name per feature is expected")
     estimator.n_epochs_, estimator.best_epoch_ = int(description["n_epochs"]), int(description["best_epoch"])
     estimator.history_ = {key: [float(value) for value in values] for key, values in description["history"].items()}
     _check_shapes(estimator)

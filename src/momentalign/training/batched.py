@@ -31,9 +31,18 @@ class BatchedEngine:
         members: Sequence[Member],
         *,
         device: str = "cpu",
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        with _own_settings():
+            self._build(task, recipe, members, device, dtype)
+
+    def _build(
+        self, task: Task, recipe: Recipe, members: Sequence[Member], device: str, dtype: torch.dtype | None
     ) -> None:
         self._device = _open_device(device)
+        if dtype is None:
+            # Products of stacked and of single networks are rounded differently; in float64 nobody can tell.
+            dtype = torch.float64 if self._device.type == "cpu" else torch.float32
         self._dtype = dtype
         self._members = list(members)
         self._epoch = recipe.epoch(task)
@@ -65,7 +74,7 @@ class BatchedEngine:
 
     def run_epoch(self) -> EpochFigures:
         """Train every network for one epoch."""
-        with one_thread():
+        with _own_settings():
             figures = torch.stack([self._update(*rows) for rows in self._epoch]).mean(0)
         source_loss, distance = figures.double().cpu().numpy()
         return EpochFigures(source_loss, distance)
@@ -86,7 +95,7 @@ class BatchedEngine:
 
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows."""
-        with torch.no_grad(), one_thread():
+        with _own_settings(), torch.no_grad():
             _, outputs = self._forward(self._validation(self._validation_rows))
             loss = _cross_entropy(outputs, self._validation_labels)
             accuracy = (outputs.argmax(-1) == self._validation_labels).double().mean(-1)
@@ -168,6 +177,13 @@ def _open_device(name: str) -> torch.device:
             f'device {name!r} cannot be used ({reason}); try device="cpu" or device="auto".'
         ) from None
     return device
+
+
+@contextmanager
+def _own_settings() -> Iterator[None]:
+    """Train the same whatever the caller has set: gradients on, no autocast, one thread; all is put back after."""
+    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False), one_thread():
+        yield
 
 
 @contextmanager

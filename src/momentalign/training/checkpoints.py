@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -155,7 +156,7 @@ def _read_member(folder: Path, name: str, *, largest: int | None = None) -> byte
 
 def _check_format(folder: Path, body: Mapping[str, Any]) -> None:
     version = body.get("format_version")
-    if body.get("format") != FORMAT or not isinstance(version, int):
+    if body.get("format") != FORMAT or type(version) is not int or version < 1:
         raise DamagedFileError(f"{folder} is not a model of momentalign; give the folder that save() wrote.")
     if version > FORMAT_VERSION:
         raise DamagedFileError(
@@ -163,5 +164,5 @@ def _check_format(folder: Path, body: Mapping[str, Any]) -> None:
         )
     files = body.get("files")
     named = isinstance(files, dict) and len(files) == 1 and isinstance(body.get("description"), dict)
-    if not named or any(Path(name).name != name or name.startswith(".") for name in files or ()):
+    if not named or not all(re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", name) for name in files or ()):
         raise DamagedFileError(f"{folder} has a manifest that names no or foreign files; save the model again.")

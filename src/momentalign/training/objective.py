@@ -84,9 +84,10 @@ def _cmd(losses: Sequence[CMDLoss], source: Tensor, target: Tensor) -> Tensor:
 
 def _call(distance: Distance | None, source: Tensor, target: Tensor) -> Tensor:
     value = distance(source, target) if distance is not None else None
-    if not isinstance(value, Tensor) or value.ndim != 0:
-        raise InvalidInputError(
-            f"discrepancy must return a scalar torch tensor for two batches of activations, {distance!r} returned "
-            f"{value!r}; return for instance difference.square().sum()."
-        )
-    return value[None]
+    if isinstance(value, Tensor) and value.ndim == 0 and (value.requires_grad or not source.requires_grad):
+        return value[None]
+    shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
+    raise InvalidInputError(
+        "discrepancy must return a scalar torch tensor that depends on the activations it was given, got "
+        f"{type(value).__name__}{shape}; return for instance difference.square().sum()."
+    )

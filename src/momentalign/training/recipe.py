@@ -5,7 +5,7 @@ Algorithm 1 of Zellinger et al. (2019), for many networks at once. How a stack r
 
 from __future__ import annotations
 
-import math
+import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from momentalign.data.pairing import Rows, balanced_order, batches, paired_batches
-from momentalign.errors import InvalidInputError
+from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks import Initializer, Layer, Matrix, initial_layers
 
 __all__ = [
@@ -38,6 +38,7 @@ Figures: TypeAlias = NDArray[np.float64]
 
 # Paper and protocol: Adagrad and SGD 0.01, Adadelta 1, Adam 0.001 (all as in the Keras of 2017).
 LEARNING_RATES: dict[OptimizerName, float] = {"adagrad": 0.01, "adadelta": 1.0, "sgd": 0.01, "adam": 0.001}
+LARGEST_RATE = 1e38
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,12 @@ class Optimizer:
             known = ", ".join(get_args(OptimizerName))
             raise InvalidInputError(f"optimizer must be one of {known}, got {self.name!r}.")
         rate = self.learning_rate
-        if rate is not None and not (math.isfinite(rate) and rate > 0):
-            raise InvalidInputError(f"learning_rate must be a positive number, got {rate!r}.")
+        if rate is None:
+            return
+        if isinstance(rate, bool) or not isinstance(rate, numbers.Real):
+            raise InvalidTypeError(f"learning_rate must be a positive number or None, got {rate!r}.")
+        if not 0 < rate < LARGEST_RATE:
+            raise InvalidInputError(f"learning_rate must be a positive number that float32 can hold, got {rate!r}.")
 
     @property
     def rate(self) -> float:

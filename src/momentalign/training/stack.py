@@ -31,6 +31,10 @@ from momentalign.training.recipe import (
 __all__ = ["EpochReport", "train_stack"]
 
 
+# A loss beyond this, or one that is not a number, is no loss any more.
+LARGEST_LOSS = 1e12
+
+
 class EpochReport(NamedTuple):
     """What a progress display may show after an epoch: means over the networks that still train."""
 
@@ -158,12 +162,13 @@ class _Run:
         return TrainedNetwork(self.layers, self.best_epoch, n_epochs, self.history, self.snapshots)
 
     def _refuse_divergence(self, epoch: int, loss: float, distance: float) -> None:
-        if math.isfinite(loss) and math.isfinite(distance):
+        if loss < LARGEST_LOSS and distance < LARGEST_LOSS:
             return
-        which: Literal["source loss", "distance"] = "distance" if math.isfinite(loss) else "source loss"
+        which: Literal["source loss", "distance"] = "distance" if loss < LARGEST_LOSS else "source loss"
         raise DivergedError(
             f"training diverged: the {which} of the network with seed {self.member.seed} and weight "
-            f"{self.member.weight:g} is not finite in epoch {epoch}; lower learning_rate"
+            f"{self.member.weight:g} is {loss if which == 'source loss' else distance:g} in epoch {epoch}; "
+            f"lower learning_rate"
             f"{'' if self.member.weight == 0 else ' or weight'}, or scale the features."
         )
 
