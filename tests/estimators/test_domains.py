@@ -145,17 +145,26 @@ def test_strings_join_with_none_for_missing(quick, problem):
     assert model.classes_.tolist() == ["no", "yes"]
 
 
-def test_target_labels_are_taken_as_they_are(quick, problem):
-    """Neither cut to the length of the source's strings nor rounded to its whole numbers."""
-    short, long = np.array(["a", "b"])[problem.y], np.array(["a", "unheard-of"])[problem.y_target]
-    assert set(read_domains(quick(), problem.X, short, problem.X_target, y_target=long).labels) == {*"ab", "unheard-of"}
-    for large in (problem.y_target * 256, problem.y_target * 256.0):
-        domains = read_domains(quick(), problem.X, problem.y.astype(np.int8), problem.X_target, y_target=large)
-        assert set(domains.labels) == {0, 1, 256}
-    with pytest.raises((ValueError, TypeError), match="y_target|label"):
-        quick().fit(problem.X, problem.y, problem.X_target, y_target=long)  # numbers do not become strings
-    with pytest.raises(ValueError, match="y_target|label"):
-        quick().fit(problem.X, problem.y, problem.X_target, y_target=problem.y_target + 0.5)
+KINDS = {
+    "longer strings": (np.array(["a", "b"]), np.array(["a", "unheard-of"])),
+    "larger whole numbers": (np.array([0, 1], np.int8), np.array([0, 256])),
+    "larger whole numbers as floats": (np.array([0, 1], np.int8), np.array([0.0, 256.0])),
+    "objects": (np.array(["a", "b"], dtype=object), np.array(["a", "c"], dtype=object)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_target_labels_are_neither_cut_nor_wrapped_around(quick, problem, kind):
+    classes, target_classes = KINDS[kind]
+    y, y_target = classes[problem.y], target_classes[problem.y_target]
+    domains = read_domains(quick(), problem.X, y, problem.X_target, y_target=y_target)
+    assert set(domains.labels) == {*classes, *target_classes}
+
+
+@pytest.mark.parametrize("target_classes", [np.array(["a", "b"]), np.array([0.5, 1.5])])
+def test_target_labels_of_another_kind_are_refused(quick, problem, target_classes):
+    with pytest.raises((ValueError, TypeError), match=r"y_target|label"):
+        quick().fit(problem.X, problem.y, problem.X_target, y_target=target_classes[problem.y_target])
 
 
 def test_with_sample_domain_labels_belong_to_the_target_rows_in_order(quick, problem, mixed, assert_same_weights):

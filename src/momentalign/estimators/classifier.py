@@ -33,6 +33,8 @@ __all__ = ["MANNClassifier", "named_distance"]
 
 # Rows that are predicted at once: bounds the memory that widening to float64 takes.
 CHUNK = 16384
+# Beyond this the squares of gradients leave float32.
+LARGEST_WEIGHT = 1e15
 
 
 class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -146,7 +148,7 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
         recipe, distance = self._recipe(), named_distance(self.discrepancy, self.n_moments)
-        weight = _read_number(self.weight, "weight", least=0.0)
+        weight = _read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
         domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
         self.classes_, codes = _encode(domains.labels)
         if len(self.classes_) < 2:
@@ -284,12 +286,13 @@ def _hold_out(codes: NDArray[np.intp], fraction: float, seed: int) -> tuple[NDAr
     return training, validation
 
 
-def _read_number(value: object, name: str, *, least: float) -> float:
+def _read_number(value: object, name: str, *, least: float, most: float = math.inf) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise InvalidTypeError(f"{name} must be a number, got {value!r}.")
     number = float(value)
-    if not (math.isfinite(number) and number >= least):
-        raise InvalidInputError(f"{name} must be a finite number of at least {least:g}, got {value!r}.")
+    if not (math.isfinite(number) and least <= number <= most):
+        limit = f" and at most {most:g}" if math.isfinite(most) else ""
+        raise InvalidInputError(f"{name} must be a finite number of at least {least:g}{limit}, got {value!r}.")
     return number
 
 

@@ -128,10 +128,17 @@ def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target
 
 
 def _as_labels(labels: Labels, source_labels: Labels) -> Labels:
-    """Labels as the source has them: an array that also holds missing ones is of floats or of objects."""
+    """Labels of the source's kind: an array that also holds missing ones is of floats or of objects."""
     plain = np.array(labels.tolist())
-    if source_labels.dtype.kind in "biu" and plain.dtype.kind == "f" and (plain == np.floor(plain)).all():
-        return plain.astype(source_labels.dtype)
+    if source_labels.dtype.kind in "iu" and plain.dtype.kind == "f" and (plain == np.floor(plain)).all():
+        plain = plain.astype(np.int64)
+    if source_labels.dtype.kind == "O" and plain.dtype.kind in "UO":
+        return plain.astype(object)
+    kinds = {plain.dtype.kind, source_labels.dtype.kind}
+    if len(kinds) > 1 and not kinds <= set("iuf"):
+        raise InvalidInputError(
+            f"y_target holds labels such as {plain.tolist()[0]!r}, y is of {source_labels.dtype}; give labels of one kind."
+        )
     return plain
 
 

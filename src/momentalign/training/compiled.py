@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.discrepancies.central_moment import CMDLoss, interval_length
@@ -24,6 +25,8 @@ __all__ = ["CompiledEngine", "CompiledTask", "announce_compilation", "is_compila
 
 # Dense rows with a smaller part of non-zeros are cheaper as sparse ones.
 SPARSE_BELOW = 0.2
+# Units are filled up to multiples of this.
+LANES = 16
 # Compiling takes about this many seconds once on a machine; what plain torch does faster is left to it.
 WORTH_COMPILING = 10.0
 SECONDS_PER_UPDATE = 1e-3
@@ -102,8 +105,8 @@ class CompiledEngine:
 
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network."""
-        weight, bias, top, top_bias = self._networks[index].weights
-        return [Layer(weight.copy(), bias.copy()), Layer(np.ascontiguousarray(top.T), top_bias.copy())]
+        weight, bias, top, top_bias, units = self._networks[index].weights
+        return [Layer(weight[:, :units].copy(), bias[:units].copy()), Layer(top[:, :units].T.copy(), top_bias.copy())]
 
     def retain(self, indices: Sequence[int]) -> None:
         """Go on with these networks only."""
@@ -115,9 +118,11 @@ class _Network:
 
     def __init__(self, task: Task, recipe: Recipe, member: Member) -> None:
         bottom, top = member.start(task, recipe)
-        parts = (bottom.weight, bottom.bias, top.weight.T, top.bias)
-        self.weights = tuple(np.array(part, dtype=np.float32, order="C") for part in parts)
-        self._state = tuple(np.zeros_like(part) for part in self.weights for _ in range(2))
+        self.units = bottom.weight.shape[1]
+        parts = [_padded(part) for part in (bottom.weight, bottom.bias, top.weight.T)]
+        parts.append(top.bias.astype(np.float32))
+        self.weights = (*parts, self.units)
+        self._state = tuple(np.zeros_like(part) for part in parts for _ in range(2))
         self._objective = _objective(member)
         optimizer = recipe.optimizer
         self._rule = (_rules()[optimizer.name], optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
@@ -130,6 +135,14 @@ class _Network:
             laid_out.data, laid_out.layout, self.weights, self._state, self._objective, self._rule, self._step
         )
         return loss, distance
+
+
+def _padded(array: NDArray[Any]) -> NDArray[np.float32]:
+    """A copy whose last dimension, the units, is filled up with zeros to whole vector registers."""
+    units = array.shape[-1]
+    padded = np.zeros((*array.shape[:-1], -(-units // LANES) * LANES), np.float32)
+    padded[..., :units] = array
+    return padded
 
 
 def _rules() -> dict[OptimizerName, int]:

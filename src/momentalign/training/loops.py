@@ -69,7 +69,8 @@ def run_epoch(
     layout : tuple
         (first row of each batch and the end, source rows of each batch).
     network : tuple
-        W (inputs, units), b (units,), V transposed (classes, units), c (classes,).
+        W (inputs, padded units), b (padded units,), V transposed (classes, padded units), c (classes,), units. The
+        units are filled up with idle ones, whose weights and activations stay zero, to whole vector registers.
     state : tuple
         Two arrays per weight for the optimizer.
     objective : tuple
@@ -81,7 +82,7 @@ def run_epoch(
     """
     sparse, dense, indptr, indices, values, pointers, column_rows, column_values, labels = data
     starts, sources = layout
-    weight, bias, top, top_bias = network
+    weight, bias, top, top_bias, active = network
     kind, strength, order, scale, beta = objective
     batches = sources.shape[0]
     longest = 0
@@ -99,10 +100,10 @@ def run_epoch(
             _forward_sparse(indptr, indices, values, first, rows, weight, bias, hidden)
         else:
             _forward_dense(dense, first, rows, weight, bias, hidden)
-        _sigmoid(hidden, rows)
+        _sigmoid(hidden, rows, active)
         distance = 0.0
         if kind != NO_DISTANCE and rows > source:
-            distance = _distance(hidden, source, rows, kind, strength, order, scale, beta, delta)
+            distance = _distance(hidden, source, rows, active, kind, strength, order, scale, beta, delta)
         else:
             delta[:rows] = np.float32(0.0)
         top_gradient = np.zeros((classes, units), np.float32)
@@ -114,7 +115,9 @@ def run_epoch(
         _through_sigmoid(hidden, rows, delta, bias_gradient)
         step += 1
         rates = _rates(rule, step)
-        if sparse:
+        if sparse and rule[0] == ADAGRAD:
+            _adagrad_sparse(pointers[b], column_rows, column_values, rows, delta, weight, state[0], rates[0])
+        elif sparse:
             _step_sparse(
                 pointers[b], column_rows, column_values, rows, delta, weight, state[0], state[1], rule[0], rates
             )
@@ -133,7 +136,7 @@ def run_epoch(
 def evaluate(data: Arguments, network: Arguments) -> tuple[float, float]:
     """Return mean cross-entropy and accuracy on rows (is_sparse, dense, indptr, indices, values, labels)."""
     sparse, dense, indptr, indices, values, labels = data
-    weight, bias, top, top_bias = network
+    weight, bias, top, top_bias, active = network
     rows, chunk = labels.shape[0], 256
     hidden = np.empty((min(chunk, rows), weight.shape[1]), np.float32)
     outputs = np.empty(top.shape[0], np.float32)
@@ -144,7 +147,7 @@ def evaluate(data: Arguments, network: Arguments) -> tuple[float, float]:
             _forward_sparse(indptr, indices, values, first, size, weight, bias, hidden)
         else:
             _forward_dense(dense, first, size, weight, bias, hidden)
-        _sigmoid(hidden, size)
+        _sigmoid(hidden, size, active)
         for i in range(size):
             label = labels[first + i]
             best, normalizer = _outputs(hidden[i], top, top_bias, outputs)
@@ -216,12 +219,14 @@ def _exponential(value: Any) -> Any:
 
 
 @compiled
-def _sigmoid(hidden: Array, rows: int) -> None:
+def _sigmoid(hidden: Array, rows: int, active: int) -> None:
     units = hidden.shape[1]
     for i in range(rows):
         out = hidden[i]
         for u in range(units):
             out[u] = ONE / (ONE + _exponential(-out[u]))
+        for u in range(active, units):
+            out[u] = np.float32(0.0)
 
 
 @reordered
@@ -290,6 +295,7 @@ def _distance(
     hidden: Array,
     source: int,
     rows: int,
+    active: int,
     kind: int,
     strength: float,
     order: int,
@@ -302,7 +308,7 @@ def _distance(
         return _mean_embedding(hidden[:rows], source, beta, strength, delta)
     if kind == CORAL:
         delta[:rows] = np.float32(0.0)
-        return _correlation(hidden, source, rows, strength, delta)
+        return _correlation(hidden, source, rows, active, strength, delta)
     units = hidden.shape[1]
     of_source, of_target = hidden[:source], hidden[source:rows]
     shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
@@ -391,7 +397,7 @@ def _cross_variances(
 
 
 @compiled
-def _correlation(hidden: Array, source: int, rows: int, strength: float, delta: Array) -> float:
+def _correlation(hidden: Array, source: int, rows: int, active: int, strength: float, delta: Array) -> float:
     """Deep CORAL; `strength` times its gradient is added to `delta`."""
     units = hidden.shape[1]
     shift, moments = np.empty(units, np.float32), np.empty((2, units))
@@ -403,10 +409,10 @@ def _correlation(hidden: Array, source: int, rows: int, strength: float, delta: 
     difference = np.zeros((units, units))
     _add_covariance(of_source, 1.0 / source_rows, difference)
     _add_covariance(of_target, -1.0 / target_rows, difference)
-    factor = strength / units**2
+    factor = strength / active**2
     _add_product(of_source, difference, factor / source_rows, delta[:source])
     _add_product(of_target, difference, -factor / target_rows, delta[source:rows])
-    return float((difference**2).sum() / (4.0 * units**2))
+    return float((difference**2).sum() / (4.0 * active**2))
 
 
 @compiled
@@ -503,8 +509,6 @@ def _step_sparse(
     gradient = np.empty(units, np.float32)
     for j in range(inputs):
         begin, end = pointers[j], pointers[j + 1]
-        if begin == end and kind == ADAGRAD:
-            continue  # Without a gradient Adagrad does not move; the other rules do.
         gradient[:] = np.float32(0.0)
         p = begin
         while p + 4 <= end and column_rows[p + 3] < rows:
@@ -520,6 +524,51 @@ def _step_sparse(
                 gradient[u] += x * d[u]
             p += 1
         _step(weight[j], gradient, first[j], second[j], kind, rates)
+
+
+@compiled
+def _adagrad_sparse(
+    pointers: Array,
+    column_rows: Array,
+    values: Array,
+    rows: int,
+    delta: Array,
+    weight: Array,
+    squares: Array,
+    rate: float,
+) -> None:
+    """The same for Adagrad, which does not move without a gradient: inputs that are zero in the batch are skipped.
+
+    The last four entries of a column, for most words all there are, go into the update without being stored.
+    """
+    inputs, units = weight.shape
+    gradient = np.empty(units, np.float32)
+    for j in range(inputs):
+        p, end = pointers[j], pointers[j + 1]
+        while end > p and column_rows[end - 1] >= rows:
+            end -= 1
+        if p == end:
+            continue
+        gradient[:] = np.float32(0.0)
+        while p + 4 < end:
+            x0, x1, x2, x3 = values[p], values[p + 1], values[p + 2], values[p + 3]
+            d0, d1 = delta[column_rows[p]], delta[column_rows[p + 1]]
+            d2, d3 = delta[column_rows[p + 2]], delta[column_rows[p + 3]]
+            for u in range(units):
+                gradient[u] += (x0 * d0[u] + x1 * d1[u]) + (x2 * d2[u] + x3 * d3[u])
+            p += 4
+        # Missing entries weigh nothing.
+        p1, p2, p3 = min(p + 1, end - 1), min(p + 2, end - 1), min(p + 3, end - 1)
+        x0 = values[p]
+        x1 = values[p1] if p + 1 < end else np.float32(0.0)
+        x2 = values[p2] if p + 2 < end else np.float32(0.0)
+        x3 = values[p3] if p + 3 < end else np.float32(0.0)
+        d0, d1, d2, d3 = delta[column_rows[p]], delta[column_rows[p1]], delta[column_rows[p2]], delta[column_rows[p3]]
+        w, q = weight[j], squares[j]
+        for u in range(units):
+            g = gradient[u] + ((x0 * d0[u] + x1 * d1[u]) + (x2 * d2[u] + x3 * d3[u]))
+            q[u] += g * g
+            w[u] -= rate * g / (np.sqrt(q[u]) + EPSILON)
 
 
 @compiled

@@ -18,9 +18,10 @@ from momentalign.discrepancies.fused.cuda import CUDABackend
 from momentalign.discrepancies.fused.function import differentiable_terms
 from momentalign.discrepancies.central_moment import stacked_terms
 
+SHAPES = ((70, 33, 130, 5), (1, 9, 3, 5), (40, 40, 5, 3), (50, 20, 4, 1), (33, 65, 7, 2), (900, 700, 300, 5))
 generator = torch.Generator().manual_seed(0)
 for dtype, digits in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 1e-2)):
-    for rows, others, width, order in ((70, 33, 130, 5), (1, 9, 3, 5), (40, 40, 5, 3), (50, 20, 4, 1), (33, 65, 7, 2), (900, 700, 300, 5)):
+    for rows, others, width, order in SHAPES:
         source = torch.rand(rows, width, generator=generator).to(dtype).requires_grad_()
         target = torch.rand(others, width, generator=generator).square().to(dtype).requires_grad_()
         fused = differentiable_terms(CUDABackend(), source, target, order, scale=2.0, summed=False, plain=stacked_terms)
@@ -35,7 +36,8 @@ for dtype, digits in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.floa
             assert ours.dtype == dtype
             assert (ours.double() - theirs).norm() <= digits * theirs.norm(), (dtype, rows, order)
 same = torch.rand(40, 6, generator=generator).requires_grad_()
-terms = differentiable_terms(CUDABackend(), same, same.detach()[torch.randperm(40)], 5, scale=1.0, summed=False, plain=stacked_terms)
+mixed = same.detach()[torch.randperm(40)]
+terms = differentiable_terms(CUDABackend(), same, mixed, 5, scale=1.0, summed=False, plain=stacked_terms)
 terms.sum().backward()
 assert not terms.any() and not same.grad.any()
 print("interpreted")

@@ -1,0 +1,60 @@
+"""The compiled loops, run as the Python they are written in: every line and branch, with Python's own index checks."""
+
+import os
+import subprocess
+import sys
+
+SCRIPT = """
+import warnings
+
+import numpy as np
+import torch
+from scipy import sparse
+
+from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
+from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.fused.cpu import CPUBackend
+from momentalign.discrepancies.fused.function import differentiable_terms
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.training.batched import BatchedEngine
+from momentalign.training.compiled import CompiledEngine, CompiledTask
+from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+
+warnings.filterwarnings("error")
+random = np.random.default_rng(0)
+source = ((random.random((13, 20)) + 0.1) * (random.random((13, 20)) < 0.15)).astype(np.float32)
+target = (random.random((9, 20)) * (random.random((9, 20)) < 0.3)).astype(np.float32)
+labels = np.arange(13) % 3
+rows = {"csr": (sparse.csr_matrix(source), sparse.csr_matrix(target)), "dense": (source + 0.1, target)}
+cases = [
+    ("csr", "adagrad", None), ("csr", "adadelta", CMDLoss(5)), ("csr", "sgd", MMDLoss(beta=1.0)), ("csr", "adam", None),
+    ("dense", "adagrad", CMDLoss(3, cross=2)), ("dense", "sgd", CMDLoss(2)), ("dense", "adadelta", None),
+    ("dense", "adam", CORALLoss()),
+]
+for kind, optimizer, distance in cases:
+    task = Task(rows[kind][0], labels, rows[kind][1], 3, rows[kind][0][:5], labels[:5])
+    recipe = Recipe(hidden=(3,), optimizer=Optimizer(optimizer, decay=0.1 if optimizer == "sgd" else 0.0), batch_size=7)
+    members = [Member(1, 2.0, distance)]
+    ours = CompiledEngine(CompiledTask(task, recipe), task, recipe, members)
+    exact = BatchedEngine(task, recipe, members)
+    for _ in range(2):
+        ours.run_epoch(), exact.run_epoch()
+    np.testing.assert_allclose(ours.validate().loss, exact.validate().loss, rtol=1e-5)
+    for left, right in zip(ours.layers(0), exact.layers(0)):
+        np.testing.assert_allclose(left.weight, right.weight, atol=1e-4)
+for order in (1, 2, 3, 5, 6):
+    s, t = (torch.tensor(random.random((n, 3)), requires_grad=True) for n in (9, 6))
+    terms = differentiable_terms(CPUBackend(), s, t, order, scale=2.0, summed=False, plain=stacked_terms)
+    torch.testing.assert_close(terms, stacked_terms(s, t, order, scale=2.0))
+    ours = torch.autograd.grad(terms.sum(), (s, t))
+    torch.testing.assert_close(ours, torch.autograd.grad(stacked_terms(s, t, order, scale=2.0).sum(), (s, t)))
+same = differentiable_terms(CPUBackend(), s, s.detach().flip(0), 5, scale=1.0, summed=True, plain=stacked_terms)
+assert same == 0
+print("as python")
+"""
+
+
+def test_every_loop_as_python():
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+    assert run.stdout.strip() == "as python", run.stderr[-3000:]
