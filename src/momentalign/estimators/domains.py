@@ -137,7 +137,8 @@ def _as_labels(labels: Labels, source_labels: Labels) -> Labels:
     kinds = {plain.dtype.kind, source_labels.dtype.kind}
     if len(kinds) > 1 and not kinds <= set("iuf"):
         raise InvalidInputError(
-            f"y_target holds labels such as {plain.tolist()[0]!r}, y is of {source_labels.dtype}; give labels of one kind."
+            f"y_target holds labels such as {plain.tolist()[0]!r}, y is of {source_labels.dtype}; "
+            "give labels of one kind."
         )
     return plain
 
