@@ -27,7 +27,8 @@ reproduce = typer.Typer(
 )
 app.add_typer(reproduce, name="reproduce")
 
-Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Networks to train, with seeds 0, 1, 2, ...")]
+Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Networks to train, with seeds one after the other.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first network.")]
 Out = Annotated[Path, typer.Option(help="The page to write; its results are written beside it as JSON.")]
 Browser = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open the page in a browser (default: in a terminal).")
@@ -104,6 +105,7 @@ def reproduce_root(context: typer.Context) -> None:
 @app.command()
 def demo(
     seeds: Seeds = 5,
+    first_seed: FirstSeed = 0,
     data_seed: Annotated[int, typer.Option(min=0, help="Seed of the generated data.")] = 0,
     out: Out = Path("momentalign-demo.html"),
     open_page: Browser = None,
@@ -115,12 +117,14 @@ def demo(
     from momentalign.data.generators import make_artificial
     from momentalign.experiments.artificial import PAPER
 
-    _artificial(make_artificial(data_seed), PAPER, seeds, out, open_page, data="generated", data_seed=data_seed)
+    problem, networks = make_artificial(data_seed), range(first_seed, first_seed + seeds)
+    _artificial(problem, PAPER, networks, out, open_page, data="generated", data_seed=data_seed)
 
 
 @reproduce.command("artificial")
 def reproduce_artificial(
     seeds: Seeds = 20,
+    first_seed: FirstSeed = 0,
     data: Annotated[Path | None, typer.Option(help="Folder with artificial.npz (default: MOMENTALIGN_DATA).")] = None,
     setting: Annotated[
         str, typer.Option(help="paper, or momentalign for our own choice made without labels.")
@@ -135,8 +139,8 @@ def reproduce_artificial(
     from momentalign.data.benchmarks import load_artificial
     from momentalign.experiments.artificial import find_setting
 
-    chosen = find_setting(setting)
-    _artificial(load_artificial(data), chosen, seeds, out, open_page, data="authors", data_seed=None)
+    chosen, networks = find_setting(setting), range(first_seed, first_seed + seeds)
+    _artificial(load_artificial(data), chosen, networks, out, open_page, data="authors", data_seed=None)
 
 
 @reproduce.command("overpenalization")
@@ -155,17 +159,19 @@ def reproduce_overpenalization(out: Out = Path("momentalign-overpenalization.htm
 
 
 def _artificial(
-    problem: Any, setting: Any, seeds: int, out: Path, open_page: bool | None, *, data: str, data_seed: int | None
+    problem: Any, setting: Any, seeds: range, out: Path, open_page: bool | None, *, data: str, data_seed: int | None
 ) -> None:
     from momentalign.estimators.progress import training_progress
     from momentalign.experiments.artificial import run
     from momentalign.report.artificial import artificial_page, figure_3, figure_4
 
     with training_progress("training", verbose=int(sys.stderr.isatty())) as progress:
-        result = run(problem, setting, seeds=range(seeds), data=data, data_seed=data_seed, progress=progress)
+        result = run(problem, setting, seeds=seeds, data=data, data_seed=data_seed, progress=progress)
     median = result["median"]
     nn, mann = 100 * median["nn_accuracy"], 100 * median["mann_accuracy"]
-    typer.echo(f"target accuracy, median of {seeds}: plain network {nn:.1f} %, moment-aligned network {mann:.1f} %")
+    typer.echo(
+        f"target accuracy, median of {len(seeds)}: plain network {nn:.1f} %, moment-aligned network {mann:.1f} %"
+    )
     typer.echo(result["sentence"])
     figures = {"figure_3.svg": figure_3(result), "figure_4.svg": figure_4(result)} if data == "authors" else {}
     _write(result, artificial_page(result), out, open_page, figures=figures)
