@@ -166,11 +166,11 @@ def test_short_and_deep_trainings_are_left_to_torch(make_task, hidden, max_epoch
 )
 def test_the_first_compilation_is_announced(monkeypatch, tmp_path, caplog, signatures, cached, announced):
     stats = SimpleNamespace(cache_path=str(tmp_path))
-    monkeypatch.setattr(loops, "run_epoch", SimpleNamespace(signatures=signatures, stats=stats))
+    monkeypatch.setattr(loops, "run_epochs", SimpleNamespace(signatures=signatures, stats=stats))
     if cached:
-        (tmp_path / "loops.run_epoch-50.py311.nbi").touch()
+        (tmp_path / "loops.run_epochs-50.py311.nbi").touch()
     with caplog.at_level(logging.WARNING, logger="momentalign"):
         compiled.announce_compilation()
     assert [record.message for record in caplog.records] == announced * [
-        "compiling the training loops, once on this machine (about 10 s)"
+        "compiling the training loops, once on this machine (about 15 s)"
     ]

@@ -72,6 +72,10 @@ class BatchedEngine:
             [member.weight for member in self._members], dtype=self._dtype, device=self._device
         )
 
+    def run_epochs(self, count: int) -> list[EpochFigures]:
+        """Train every network for some epochs."""
+        return [self.run_epoch() for _ in range(count)]
+
     def run_epoch(self) -> EpochFigures:
         """Train every network for one epoch."""
         with _own_settings():

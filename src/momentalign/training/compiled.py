@@ -27,8 +27,9 @@ __all__ = ["CompiledEngine", "CompiledTask", "announce_compilation", "is_compila
 SPARSE_BELOW = 0.2
 # Units are filled up to multiples of this.
 LANES = 16
-# Compiling takes about this many seconds once on a machine; what plain torch does faster is left to it.
-WORTH_COMPILING = 10.0
+# Compiling takes some 15 s once on a machine. What plain torch does in less than this many seconds is left to it; what
+# takes longer is rarely done once.
+WORTH_COMPILING = 4.0
 SECONDS_PER_UPDATE = 1e-3
 SECONDS_PER_PRODUCT = 3e-10
 
@@ -51,10 +52,10 @@ def announce_compilation() -> None:
     """Say so, once, where the loops have not been compiled on this machine yet: it takes some seconds."""
     from momentalign.training import loops
 
-    dispatcher: Any = loops.run_epoch
+    dispatcher: Any = loops.run_epochs
     folder = Path(dispatcher.stats.cache_path)
-    if not dispatcher.signatures and not any(folder.glob("loops.run_epoch-*.nbi")):
-        logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (about 10 s)")
+    if not dispatcher.signatures and not any(folder.glob("loops.run_epochs-*.nbi")):
+        logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (about 15 s)")
 
 
 class CompiledTask:
@@ -91,10 +92,14 @@ class CompiledEngine:
         self._task = laid_out
         self._networks = [_Network(task, recipe, member) for member in members]
 
+    def run_epochs(self, count: int) -> list[EpochFigures]:
+        """Train every network for some epochs, each in one call."""
+        figures = np.stack([network.run_epochs(self._task, count) for network in self._networks], axis=-1)
+        return [EpochFigures(losses, distances) for losses, distances in figures]
+
     def run_epoch(self) -> EpochFigures:
         """Train every network for one epoch."""
-        figures = [network.run_epoch(self._task) for network in self._networks]
-        return EpochFigures(np.array([loss for loss, _ in figures]), np.array([distance for _, distance in figures]))
+        return self.run_epochs(1)[0]
 
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows."""
@@ -128,13 +133,15 @@ class _Network:
         self._rule = (_rules()[optimizer.name], optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
         self._step = 0
 
-    def run_epoch(self, laid_out: CompiledTask) -> tuple[float, float]:
-        from momentalign.training.loops import run_epoch
+    def run_epochs(self, laid_out: CompiledTask, count: int) -> NDArray[np.float64]:
+        """Train for some epochs and return source losses and distances, (count, 2)."""
+        from momentalign.training.loops import run_epochs
 
-        loss, distance, self._step = run_epoch(
-            laid_out.data, laid_out.layout, self.weights, self._state, self._objective, self._rule, self._step
+        figures = np.empty((count, 2))
+        self._step = run_epochs(
+            laid_out.data, laid_out.layout, self.weights, self._state, self._objective, self._rule, self._step, figures
         )
-        return loss, distance
+        return figures
 
 
 def _padded(array: NDArray[Any]) -> NDArray[np.float32]:

@@ -34,6 +34,7 @@ __all__ = [
     "SGD",
     "evaluate",
     "run_epoch",
+    "run_epochs",
 ]
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
@@ -130,6 +131,24 @@ def run_epoch(
         total_loss += loss
         total_distance += distance
     return total_loss / batches, total_distance / batches, step
+
+
+@compiled
+def run_epochs(
+    data: Arguments,
+    layout: Arguments,
+    network: Arguments,
+    state: Arguments,
+    objective: Arguments,
+    rule: Arguments,
+    step: int,
+    figures: Array,
+) -> int:
+    """Call :func:`run_epoch` once per row of `figures` (epochs, 2), fill them in, and return the updates so far."""
+    for epoch in range(figures.shape[0]):
+        loss, distance, step = run_epoch(data, layout, network, state, objective, rule, step)
+        figures[epoch, 0], figures[epoch, 1] = loss, distance
+    return step
 
 
 @compiled

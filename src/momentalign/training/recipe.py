@@ -182,10 +182,10 @@ class TrainedNetwork:
 
 
 class Engine(Protocol):
-    """How a stack runs: one call, one epoch of all networks that still train."""
+    """How a stack runs: all networks that still train, some epochs a call."""
 
-    def run_epoch(self) -> EpochFigures:
-        """Train every network for one epoch."""
+    def run_epochs(self, count: int) -> list[EpochFigures]:
+        """Train every network for some epochs and return the figures of each."""
         ...
 
     def validate(self) -> ValidationFigures:

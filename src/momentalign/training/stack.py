@@ -33,6 +33,8 @@ __all__ = ["EpochReport", "train_stack"]
 
 # A loss beyond this, or one that is not a number, is no loss any more.
 LARGEST_LOSS = 1e12
+# Few enough that a progress bar moves and an interrupt is heard.
+EPOCHS_AT_ONCE = 50
 
 
 class EpochReport(NamedTuple):
@@ -66,7 +68,7 @@ def train_stack(
     n_jobs
         Cores that compiled networks are spread over; -1 takes all. It changes no number.
     progress
-        Called after each epoch; where networks train side by side, after each epoch of each of them.
+        Called every few epochs, after each where rows are held out; for each network where they train side by side.
     """
     if not members:
         raise InvalidInputError("a stack needs at least one member; give one Member per network.")
@@ -92,22 +94,31 @@ def _run(
     """Drive an engine epoch by epoch until every network has stopped."""
     runs = [_Run(member, recipe, held_out=task.validation is not None) for member in members]
     active = list(range(len(runs)))
-    for epoch in range(1, recipe.max_epochs + 1):
-        figures = engine.run_epoch()
+    epoch = 0
+    while active and epoch < recipe.max_epochs:
+        figures = engine.run_epochs(_epochs_at_once(epoch, task, recipe))
         validation = engine.validate() if task.validation is not None else None
-        for position, index in enumerate(active):
-            runs[index].record(epoch, engine, position, figures, validation)
+        for report in figures:
+            epoch += 1
+            for position, index in enumerate(active):
+                runs[index].record(epoch, engine, position, report, validation)
         if progress is not None:
-            progress(_report(epoch, recipe, figures, validation))
+            progress(_report(epoch, recipe, figures[-1], validation))
         going = [position for position, index in enumerate(active) if not runs[index].stopped]
-        if not going:
-            break
-        if len(going) < len(active):
+        if 0 < len(going) < len(active):
             engine.retain(going)
-            active = [active[position] for position in going]
+        active = [active[position] for position in going]
     for position, index in enumerate(active):
         runs[index].finish(engine, position)
     return [run.result() for run in runs]
+
+
+def _epochs_at_once(epoch: int, task: Task, recipe: Recipe) -> int:
+    """Epochs until someone has to look at the weights: one where they may be the best, else up to a snapshot."""
+    if task.validation is not None or recipe.patience is not None:
+        return 1
+    step = recipe.snapshot_every or EPOCHS_AT_ONCE
+    return min(step - epoch % step, EPOCHS_AT_ONCE, recipe.max_epochs - epoch)
 
 
 @dataclass
