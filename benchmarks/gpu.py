@@ -7,17 +7,24 @@ which is the traffic of three copies of one of them.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import platform
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 import momentalign as ma
 from benchmarks.figure import Figure
+from momentalign.data.benchmarks import CATEGORIES, load_reviews
+from momentalign.networks import outputs
+from momentalign.training.recipe import Member, Recipe, Task
+from momentalign.training.stack import train_tasks
 
 
 def milliseconds(function: Callable[[], object], *, repeats: int = 30) -> float:
@@ -34,6 +41,16 @@ def milliseconds(function: Callable[[], object], *, repeats: int = 30) -> float:
         end.synchronize()
         times.append(start.elapsed_time(end))
     return sorted(times)[len(times) // 2]
+
+
+def a_call(function: Callable[[], object], *, calls: int = 100, repeats: int = 5) -> float:
+    """Median milliseconds of a call among many that follow each other, as in training: nobody waits for the device."""
+
+    def many() -> None:
+        for _ in range(calls):
+            function()
+
+    return milliseconds(many, repeats=repeats) / calls
 
 
 def eager(source: Tensor, target: Tensor) -> Tensor:
@@ -101,8 +118,8 @@ def large(rows: int, width: int) -> Iterator[Figure]:
 def small() -> Iterator[Figure]:
     """Launch overhead at 128 x 256, by itself and in a graph."""
     source, target = samples(128, 256)
-    yield Figure("gpu", "cmd 128 x 256, ms", milliseconds(step(ma.cmd, source, target), repeats=200), at_most=0.2)
-    yield Figure("gpu", "cmd 128 x 256, eager, ms", milliseconds(step(eager, source, target), repeats=100))
+    yield Figure("gpu", "cmd 128 x 256, ms", a_call(step(ma.cmd, source, target)), at_most=0.2)
+    yield Figure("gpu", "cmd 128 x 256, eager, ms", a_call(step(eager, source, target)))
     yield Figure(
         "gpu", "cmd 128 x 256, compiled, ms", milliseconds(step(torch.compile(eager), source, target), repeats=100)
     )
@@ -110,7 +127,7 @@ def small() -> Iterator[Figure]:
     source.grad = target.grad = None
     with torch.cuda.graph(graph):
         ma.cmd(source, target).backward()
-    yield Figure("gpu", "cmd 128 x 256 in a CUDA graph, ms", milliseconds(graph.replay, repeats=200), at_most=0.2)
+    yield Figure("gpu", "cmd 128 x 256 in a CUDA graph, ms", a_call(graph.replay), at_most=0.2)
 
 
 def digits_network() -> nn.Module:
@@ -140,17 +157,45 @@ def training_step() -> Iterator[Figure]:
         optimizer.step()
 
     with_cmd, without = [], []
-    for _ in range(15):
-        without.append(milliseconds(lambda: update(aligned=False), repeats=20))
-        with_cmd.append(milliseconds(lambda: update(aligned=True), repeats=20))
-    plain, aligned = sorted(without)[7], sorted(with_cmd)[7]
+    for _ in range(7):
+        without.append(a_call(lambda: update(aligned=False), calls=40, repeats=3))
+        with_cmd.append(a_call(lambda: update(aligned=True), calls=40, repeats=3))
+    plain, aligned = sorted(without)[3], sorted(with_cmd)[3]
     yield Figure("gpu", "digits network, training step without CMD, ms", plain)
     yield Figure("gpu", "digits network, step with CMD over without", aligned / plain, at_most=1.03)
+
+
+def sentiment() -> Iterator[Figure]:
+    """All 12 tasks x 10 seeds of CMD on the reviews (Section 6.3) in one process, from arrays in memory to weights."""
+    reviews = load_reviews()
+    random = np.random.default_rng(0)
+    order = {name: random.permutation(2000) for name in CATEGORIES}
+    tasks, tests = [], []
+    for source, target in itertools.permutations(CATEGORIES, 2):
+        rows, labels = reviews.rows[source][order[source]], reviews.labels[source][order[source]]
+        others = reviews.rows[target][order[target]][:1400]
+        tasks.append(Task(rows[:1400], labels[:1400], others, 2, rows[1400:], labels[1400:]))
+        tests.append((reviews.rows[target][2000:], reviews.labels[target][2000:]))
+    members = [Member(seed, 1.0, ma.CMDLoss()) for seed in range(10)]
+    train_tasks(tasks[:2], Recipe(max_epochs=2), members, device="cuda")  # Libraries load on first use.
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    trained = train_tasks(tasks, Recipe(initializer="lecun_uniform"), members, device="cuda")
+    seconds = time.perf_counter() - began
+    accuracies = [
+        (outputs(network.layers, rows).argmax(1) == labels).mean()
+        for networks, (rows, labels) in zip(trained, tests, strict=True)
+        for network in networks
+    ]
+    yield Figure("gpu", "sentiment, 12 tasks x 10 seeds of CMD, s", seconds, at_most=3.0)
+    yield Figure("gpu", "sentiment, mean target accuracy, %", 100 * float(np.mean(accuracies)))
+    yield Figure("gpu", "sentiment, epochs of the slowest network", max(n.n_epochs for group in trained for n in group))
 
 
 def figures() -> Iterator[Figure]:
     """Yield all GPU figures."""
     yield from small()
+    yield from sentiment()
     yield from large(200_000, 1024)
     yield from large(1_000_000, 512)
     yield from training_step()

@@ -18,7 +18,7 @@ from momentalign.networks import Layer, Matrix
 from momentalign.training.objective import StackDistance
 from momentalign.training.recipe import EpochFigures, Member, Optimizer, Recipe, Task, ValidationFigures
 
-__all__ = ["BatchedEngine", "one_thread"]
+__all__ = ["BatchedEngine", "cross_entropy", "make_optimizer", "one_thread"]
 
 
 class BatchedEngine:
@@ -59,7 +59,7 @@ class BatchedEngine:
             for layer in zip(*starts, strict=True)
             for values in ([part.weight for part in layer], [part.bias[None] for part in layer])
         ]
-        self._optimizer = _optimizer(recipe.optimizer, self._parameters)
+        self._optimizer = make_optimizer(recipe.optimizer, self._parameters)
         self._decay = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer, lambda update: 1.0 / (1.0 + recipe.optimizer.decay * update)
         )
@@ -86,7 +86,7 @@ class BatchedEngine:
     def _update(self, source_rows: Rows, target_rows: Rows | None) -> Tensor:
         """Make one gradient step, Eq. (25), and return losses and distances (2, stack) before it."""
         source, outputs = self._forward(self._source(source_rows))
-        loss = _cross_entropy(outputs, self._labels[torch.as_tensor(source_rows, device=self._device)])
+        loss = cross_entropy(outputs, self._labels[torch.as_tensor(source_rows, device=self._device)])
         distance = torch.zeros_like(loss)
         if self._distance.needed and self._target is not None and target_rows is not None:
             target = self._hidden(self._target(target_rows))
@@ -101,7 +101,7 @@ class BatchedEngine:
         """Evaluate every network on the held-out source rows."""
         with _own_settings(), torch.no_grad():
             _, outputs = self._forward(self._validation(self._validation_rows))
-            loss = _cross_entropy(outputs, self._validation_labels)
+            loss = cross_entropy(outputs, self._validation_labels)
             accuracy = (outputs.argmax(-1) == self._validation_labels).double().mean(-1)
         return ValidationFigures(loss.double().cpu().numpy(), accuracy.cpu().numpy())
 
@@ -154,13 +154,16 @@ def _in_order(rows: Rows) -> bool:
     return bool(rows[0] == 0 and (np.diff(rows) == 1).all())
 
 
-def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Mean negative log probability of the right class, Eq. (22), for outputs (stack, rows, classes)."""
-    chosen = outputs.gather(-1, labels.expand(outputs.shape[0], -1).unsqueeze(-1)).squeeze(-1)
+def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Mean negative log probability of the right class, Eq. (22), for outputs (stack, rows, classes).
+
+    Labels (rows,) are those of every network, or (stack, rows) each network's own.
+    """
+    chosen = outputs.gather(-1, labels.expand(outputs.shape[:-1]).unsqueeze(-1)).squeeze(-1)
     return (outputs.logsumexp(-1) - chosen).mean(-1)
 
 
-def _optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.optim.Optimizer:
+def make_optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.optim.Optimizer:
     """Element-wise rules, so that stacked weights are trained as if alone."""
     if optimizer.name == "adagrad":
         return torch.optim.Adagrad(parameters, lr=optimizer.rate, eps=1e-8)

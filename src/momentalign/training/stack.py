@@ -17,6 +17,7 @@ from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks import Layer
 from momentalign.training.batched import BatchedEngine
 from momentalign.training.compiled import CompiledEngine, CompiledTask, announce_compilation, is_compilable
+from momentalign.training.grouped import GroupedEngine, are_alike
 from momentalign.training.recipe import (
     Engine,
     EpochFigures,
@@ -28,7 +29,7 @@ from momentalign.training.recipe import (
     ValidationFigures,
 )
 
-__all__ = ["EpochReport", "train_stack"]
+__all__ = ["EpochReport", "train_stack", "train_tasks"]
 
 
 # A loss beyond this, or one that is not a number, is no loss any more.
@@ -82,6 +83,20 @@ def train_stack(
         ]
         return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
     return _run(BatchedEngine(task, recipe, members, device=device), task, recipe, members, progress)
+
+
+def train_tasks(
+    tasks: Sequence[Task], recipe: Recipe, members: Sequence[Member], *, device: str = "cpu", n_jobs: int = 1
+) -> list[list[TrainedNetwork]]:
+    """Train one network per task and member; ``result[task][member]``.
+
+    On an accelerator tasks of one shape train side by side; elsewhere one after the other.
+    """
+    if device == "cpu" or not are_alike(tasks, recipe):
+        return [train_stack(task, recipe, members, device=device, n_jobs=n_jobs) for task in tasks]
+    engine = GroupedEngine(tasks, recipe, members, device=device)
+    trained = _run(engine, tasks[0], recipe, list(members) * len(tasks), None)
+    return [trained[start : start + len(members)] for start in range(0, len(trained), len(members))]
 
 
 def _run(

@@ -1,0 +1,72 @@
+"""Tasks side by side are the tasks one by one."""
+
+import numpy as np
+import pytest
+import torch
+
+from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.training import stack
+from momentalign.training.grouped import GroupedEngine, are_alike
+from momentalign.training.recipe import Member, Optimizer, Recipe
+from momentalign.training.stack import train_stack, train_tasks
+
+RECIPE = Recipe(hidden=(6,), batch_size=13, max_epochs=30, patience=3, optimizer=Optimizer("adagrad", 0.1))
+MEMBERS = [Member(0), Member(1, 1.0, CMDLoss(3)), Member(2, 0.5, CMDLoss(5))]
+
+
+def _grouped(tasks, recipe):
+    engine = GroupedEngine(tasks, recipe, MEMBERS, device="cpu")
+    return stack._run(engine, tasks[0], recipe, MEMBERS * len(tasks), None)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("held_out", [16, 0])
+def test_grouped_tasks_are_the_tasks_one_by_one(make_task, kind, held_out):
+    recipe = RECIPE if held_out else Recipe(hidden=(6,), batch_size=13, max_epochs=5, patience=None, keep="last")
+    tasks = [make_task(kind, seed=seed, held_out=held_out) for seed in range(3)]
+    together = _grouped(tasks, recipe)
+    alone = [network for task in tasks for network in train_stack(task, recipe, MEMBERS)]
+    assert [network.n_epochs for network in together] == [network.n_epochs for network in alone]
+    assert len({network.n_epochs for network in together}) > 1 or not held_out
+    for ours, theirs in zip(together, alone, strict=True):
+        assert ours.best_epoch == theirs.best_epoch
+        for left, right in zip(ours.layers, theirs.layers, strict=True):
+            np.testing.assert_allclose(left.weight, right.weight, atol=2e-3)
+            np.testing.assert_allclose(left.bias, right.bias, atol=2e-3)
+        np.testing.assert_allclose(ours.history.source_loss, theirs.history.source_loss, atol=1e-4)
+
+
+def test_only_tasks_of_one_shape_are_alike(make_task):
+    assert are_alike([make_task(seed=0), make_task(seed=1)], RECIPE)
+    assert not are_alike([make_task(), make_task(rows=41)], RECIPE)
+    assert not are_alike([make_task(), make_task(held_out=0)], RECIPE)
+    assert not are_alike([make_task()], Recipe(hidden=(5, 5)))
+
+
+def test_on_the_cpu_tasks_train_one_after_the_other(make_task):
+    tasks = [make_task(seed=0), make_task(seed=1, rows=30)]
+    trained = train_tasks(tasks, RECIPE, MEMBERS)
+    for task, networks in zip(tasks, trained, strict=True):
+        expected = train_stack(task, RECIPE, MEMBERS)
+        np.testing.assert_array_equal(networks[1].layers[0].weight, expected[1].layers[0].weight)
+
+
+@pytest.mark.gpu
+def test_grouped_tasks_on_a_gpu():
+    from scipy import sparse
+
+    from momentalign.training.recipe import Task
+
+    random = np.random.default_rng(0)
+    tasks = [
+        Task(sparse.random(60, 40, 0.2, "csr", np.float32, random), np.arange(60) % 2,
+             sparse.random(50, 40, 0.2, "csr", np.float32, random), 2,
+             sparse.random(20, 40, 0.2, "csr", np.float32, random), np.arange(20) % 2)
+        for _ in range(3)
+    ]  # fmt: skip
+    on_gpu = train_tasks(tasks, RECIPE, MEMBERS, device="cuda")
+    for networks, task in zip(on_gpu, tasks, strict=True):
+        for ours, theirs in zip(networks, train_stack(task, RECIPE, MEMBERS), strict=True):
+            torch.testing.assert_close(
+                ours.history.source_loss[:5], theirs.history.source_loss[:5], atol=1e-3, rtol=1e-3
+            )
