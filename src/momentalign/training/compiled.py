@@ -40,12 +40,14 @@ def is_compilable(task: Task, recipe: Recipe, members: Sequence[Member]) -> bool
     The answer depends on the task and the recipe, not on what has been compiled before nor on the number of
     networks: the same training gives the same bits on a fresh machine and in any stack.
     """
-    if len(recipe.hidden) != 1 or any(_objective(member) is None for member in members):
+    if len(recipe.hidden) != 1:
         return False
     updates = recipe.max_epochs * len(recipe.epoch(task))
     rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
     products = recipe.max_epochs * rows * task.source.shape[1] * recipe.hidden[0]
-    return bool(updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT > WORTH_COMPILING)
+    if updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT <= WORTH_COMPILING:
+        return False
+    return all(_objective(member) is not None for member in members)
 
 
 def announce_compilation() -> None:
