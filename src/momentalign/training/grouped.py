@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from momentalign.data.pairing import Rows
 from momentalign.networks import Layer, Matrix
 from momentalign.training.batched import cross_entropy, make_optimizer
 from momentalign.training.objective import StackDistance
@@ -37,38 +38,72 @@ class GroupedEngine:
         self._device = torch.device(device)
         self._members, self._tasks = list(members), list(range(len(tasks)))
         self._active = list(range(len(tasks) * len(members)))
+        self._lay_out(tasks, recipe)
+        # A start depends on the seed and on shapes, which all tasks share.
+        starts = [member.start(tasks[0], recipe) for member in members]
+        bottom = np.concatenate([layers[0].weight for layers in starts], axis=1)
+        bias = np.concatenate([layers[0].bias for layers in starts])[None]
+        top = np.stack([layers[1].weight for layers in starts])
+        top_bias = np.stack([layers[1].bias for layers in starts])[:, None]
+        self._parameters = [
+            *(self._parameter(part).expand(len(tasks), -1, -1) for part in (bottom, bias)),
+            *(self._parameter(part).repeat(len(tasks), 1, 1) for part in (top, top_bias)),
+        ]
+        self._parameters = [parameter.contiguous().requires_grad_() for parameter in self._parameters]
+        self._optimizer = make_optimizer(recipe.optimizer, self._parameters)
+        self._decay = recipe.optimizer.decay
+        self._updates = 0
+        self._rate = recipe.optimizer.rate
+        # An epoch is recorded once and replayed where its kernels are the same every time.
+        self._recordable = self._device.type == "cuda" and not self._decay and recipe.optimizer.name != "adam"
+        self._recorded: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
+        self._warm = False
+
+    def _lay_out(self, tasks: Sequence[Task], recipe: Recipe) -> None:
+        """Put the batches of all tasks on the device, source rows before target rows."""
+        sources = [_to_device(task.source, self._device) for task in tasks]
+        targets = [None if task.target is None else _to_device(task.target, self._device) for task in tasks]
+        labels = torch.tensor(np.stack([task.labels for task in tasks]), device=self._device)
         self._batches = [
             (
-                self._stack([_joined(task, rows, others) for task in tasks]),
-                self._labels([t.labels[rows] for t in tasks]),
+                torch.stack([_joined(*pair, rows, others) for pair in zip(sources, targets, strict=True)]),
+                labels[:, rows],
             )
             for rows, others in recipe.epoch(tasks[0])
         ]
+        self._validation: Tensor | None = None
         if tasks[0].validation is not None:
-            self._validation = self._stack([task.validation for task in tasks])
-            self._validation_labels = self._labels([np.asarray(task.validation_labels) for task in tasks])
-        starts = [member.start(task, recipe) for task in tasks for member in members]
-        count = (len(tasks), len(members))
-        bottom = np.stack([layers[0].weight for layers in starts]).reshape(*count, *starts[0][0].weight.shape)
-        bias = np.stack([layers[0].bias for layers in starts]).reshape(count[0], 1, -1)
-        self._parameters = [
-            self._parameter(bottom.transpose(0, 2, 1, 3).reshape(count[0], bottom.shape[2], -1)),
-            self._parameter(bias),
-            self._parameter(np.stack([layers[1].weight for layers in starts])),
-            self._parameter(np.stack([layers[1].bias for layers in starts])[:, None]),
-        ]
-        self._optimizer = make_optimizer(recipe.optimizer, self._parameters)
-        self._decay = torch.optim.lr_scheduler.LambdaLR(
-            self._optimizer, lambda update: 1.0 / (1.0 + recipe.optimizer.decay * update)
-        )
+            self._validation = torch.stack([_to_device(task.validation, self._device) for task in tasks])
+            held_out = np.stack([np.asarray(task.validation_labels) for task in tasks])
+            self._validation_labels = torch.tensor(held_out, device=self._device)
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
         """Train every network for some epochs."""
         return [self._run_epoch() for _ in range(count)]
 
     def _run_epoch(self) -> EpochFigures:
+        if self._recorded is None and self._recordable and self._warm:
+            self._recorded = self._record()
+        if self._recorded is not None:
+            graph, total = self._recorded
+            graph.replay()
+        else:
+            total = self._epoch()
+            self._warm = True
+        figures = (total / len(self._batches)).double().cpu().numpy()[:, self._positions()]
+        return EpochFigures(figures[0], figures[1])
+
+    def _record(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        self._optimizer.zero_grad()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            total = self._epoch()
+        return graph, total
+
+    def _epoch(self) -> Tensor:
+        """One epoch of updates; returns summed losses and distances (2, networks)."""
         distance = StackDistance(self._members * len(self._tasks))
-        weights = torch.tensor([m.weight for m in self._members], device=self._device).repeat(len(self._tasks))
+        weights = self._weights()
         total = torch.zeros(2, len(weights), device=self._device)
         for rows, labels in self._batches:
             source = labels.shape[1]
@@ -77,14 +112,23 @@ class GroupedEngine:
             between = distance(hidden[:, :source], hidden[:, source:]) if hidden.shape[1] > source else 0 * loss
             self._optimizer.zero_grad()
             (loss + weights * between).sum().backward()  # type: ignore[no-untyped-call]
+            for group in self._optimizer.param_groups:
+                group["lr"] = self._rate / (1.0 + self._decay * self._updates)
             self._optimizer.step()
-            self._decay.step()
+            self._updates += 1
             total += torch.stack([loss.detach(), between.detach()])
-        figures = (total / len(self._batches)).double().cpu().numpy()[:, self._positions()]
-        return EpochFigures(figures[0], figures[1])
+        return total
+
+    def _weights(self) -> Tensor:
+        """Weight of each network; filled in place, since a recording may not copy from the host."""
+        weights = torch.empty(len(self._members) * len(self._tasks), device=self._device)
+        for number, member in enumerate(self._members):
+            weights[number :: len(self._members)].fill_(member.weight)
+        return weights
 
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows of its task."""
+        assert self._validation is not None  # noqa: S101
         with torch.no_grad():
             outputs, labels = self._outputs(self._hidden(self._validation)), self._per_network(self._validation_labels)
             loss = cross_entropy(outputs, labels)
@@ -93,15 +137,15 @@ class GroupedEngine:
         return ValidationFigures(figures[0], figures[1])
 
     def layers(self, index: int) -> list[Layer]:
-        """Return a copy of the weights of one network."""
+        """Return a copy of the weights of one network, left on the device until someone wants the numbers."""
         position = self._positions()[index]
         task, member = divmod(position, len(self._members))
         bottom, bias, top, top_bias = (parameter.detach() for parameter in self._parameters)
         units = top.shape[1]
         place = slice(member * units, (member + 1) * units)
         parts = (bottom[task, :, place], bias[task, 0, place], top[position], top_bias[position, 0])
-        weight, lower, upper, last = (part.cpu().numpy().copy() for part in parts)
-        return [Layer(weight, lower), Layer(upper, last)]
+        weight, lower, upper, last = (part.clone() for part in parts)
+        return [Layer(weight, lower), Layer(upper, last)]  # type: ignore[arg-type]
 
     def retain(self, indices: Sequence[int]) -> None:
         """Go on with these networks; a task none of whose networks trains any more is dropped."""
@@ -119,7 +163,8 @@ class GroupedEngine:
             parameter.data, parameter.grad = parameter.data[chosen], None
         self._tasks = [self._tasks[position] for position in kept]
         self._batches = [(rows[kept], labels[kept]) for rows, labels in self._batches]
-        if hasattr(self, "_validation"):
+        self._recorded, self._warm = None, False
+        if self._validation is not None:
             self._validation, self._validation_labels = self._validation[kept], self._validation_labels[kept]
 
     def _positions(self) -> list[int]:
@@ -143,23 +188,18 @@ class GroupedEngine:
         return labels.repeat_interleave(len(self._members), 0)
 
     def _parameter(self, values: np.ndarray) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32, device=self._device, requires_grad=True)
-
-    def _labels(self, labels: Sequence[np.ndarray]) -> Tensor:
-        return torch.tensor(np.stack(labels), device=self._device)
-
-    def _stack(self, blocks: Sequence[Matrix]) -> Tensor:
-        return torch.stack([_to_device(rows, self._device) for rows in blocks])
+        return torch.tensor(values, dtype=torch.float32, device=self._device)
 
 
-def _joined(task: Task, rows: np.ndarray, others: np.ndarray | None) -> list[Matrix]:
-    return [task.source[rows]] if others is None or task.target is None else [task.source[rows], task.target[others]]
+def _joined(source: Tensor, target: Tensor | None, rows: Rows, others: Rows | None) -> Tensor:
+    picked = source[torch.as_tensor(rows, device=source.device)]
+    if target is None or others is None:
+        return picked
+    return torch.cat([picked, target[torch.as_tensor(others, device=target.device)]])
 
 
-def _to_device(rows: Matrix | list[Matrix], device: torch.device) -> Tensor:
+def _to_device(rows: Matrix, device: torch.device) -> Tensor:
     """Dense rows on the device; sparse ones travel as they are and are spread out there."""
-    if isinstance(rows, list):
-        return torch.cat([_to_device(block, device) for block in rows])
     if not hasattr(rows, "tocoo"):
         return torch.tensor(rows, dtype=torch.float32, device=device)
     entries = rows.tocoo()

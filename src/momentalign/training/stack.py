@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from joblib import Parallel, delayed
+from torch import Tensor
 
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks import Layer
@@ -185,7 +186,8 @@ class _Run:
     def result(self) -> TrainedNetwork:
         assert self.layers is not None  # noqa: S101  (finish was called)
         n_epochs = len(self.history.source_loss)
-        return TrainedNetwork(self.layers, self.best_epoch, n_epochs, self.history, self.snapshots)
+        snapshots = {epoch: _as_arrays(layers) for epoch, layers in self.snapshots.items()}
+        return TrainedNetwork(_as_arrays(self.layers), self.best_epoch, n_epochs, self.history, snapshots)
 
     def _refuse_divergence(self, epoch: int, loss: float, distance: float) -> None:
         if loss < LARGEST_LOSS and distance < LARGEST_LOSS:
@@ -197,6 +199,11 @@ class _Run:
             f"lower learning_rate"
             f"{'' if self.member.weight == 0 else ' or weight'}, or scale the features."
         )
+
+
+def _as_arrays(layers: Sequence[Layer]) -> list[Layer]:
+    """Weights as arrays; an engine on an accelerator leaves them there until the end."""
+    return [Layer(*(part.cpu().numpy() if isinstance(part, Tensor) else part for part in layer)) for layer in layers]
 
 
 def _report(epoch: int, recipe: Recipe, figures: EpochFigures, validation: ValidationFigures | None) -> EpochReport:
