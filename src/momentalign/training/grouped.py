@@ -58,6 +58,13 @@ class GroupedEngine:
         self._recordable = self._device.type == "cuda" and not self._decay and recipe.optimizer.name != "adam"
         self._recorded: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
         self._warm = False
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Set what depends on which tasks are left."""
+        self._distance = StackDistance(self._members * len(self._tasks))
+        each = torch.tensor([member.weight for member in self._members], device=self._device)
+        self._weights = each.repeat(len(self._tasks))
 
     def _lay_out(self, tasks: Sequence[Task], recipe: Recipe) -> None:
         """Put the batches of all tasks on the device, source rows before target rows."""
@@ -102,8 +109,7 @@ class GroupedEngine:
 
     def _epoch(self) -> Tensor:
         """One epoch of updates; returns summed losses and distances (2, networks)."""
-        distance = StackDistance(self._members * len(self._tasks))
-        weights = self._weights()
+        distance, weights = self._distance, self._weights
         total = torch.zeros(2, len(weights), device=self._device)
         for rows, labels in self._batches:
             source = labels.shape[1]
@@ -118,13 +124,6 @@ class GroupedEngine:
             self._updates += 1
             total += torch.stack([loss.detach(), between.detach()])
         return total
-
-    def _weights(self) -> Tensor:
-        """Weight of each network; filled in place, since a recording may not copy from the host."""
-        weights = torch.empty(len(self._members) * len(self._tasks), device=self._device)
-        for number, member in enumerate(self._members):
-            weights[number :: len(self._members)].fill_(member.weight)
-        return weights
 
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows of its task."""
@@ -164,6 +163,7 @@ class GroupedEngine:
         self._tasks = [self._tasks[position] for position in kept]
         self._batches = [(rows[kept], labels[kept]) for rows, labels in self._batches]
         self._recorded, self._warm = None, False
+        self._prepare()
         if self._validation is not None:
             self._validation, self._validation_labels = self._validation[kept], self._validation_labels[kept]
 

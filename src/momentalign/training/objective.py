@@ -25,6 +25,7 @@ class StackDistance:
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = list(members)
         self._groups = _group([member.distance if member.weight else None for member in members])
+        self._kept: dict[str, Tensor] = {}
 
     @property
     def needed(self) -> bool:
@@ -35,11 +36,41 @@ class StackDistance:
         """Return one distance per network; zero for a network without."""
         values = source.new_zeros(source.shape[0])
         for key, indices in self._groups.items():
-            whole = len(indices) == source.shape[0]
-            s, t = (source, target) if whole else (source[indices], target[indices])
-            group = _evaluate(key, [self.members[i].distance for i in indices], s, t)
-            values = group if whole else values.index_put((torch.tensor(indices, device=values.device),), group)
+            if len(indices) == source.shape[0]:
+                return self._evaluate(key, indices, source, target)
+            chosen = self._constant(f"{key} members", indices, source)
+            group = self._evaluate(key, indices, source.index_select(0, chosen), target.index_select(0, chosen))
+            values = values.index_put((chosen,), group)
         return values
+
+    def _constant(self, name: str, numbers: Sequence[float], like: Tensor) -> Tensor:
+        """Numbers as a tensor, put on the device once: a recorded epoch may not copy from the host."""
+        if name not in self._kept:
+            self._kept[name] = torch.tensor(numbers, device=like.device)
+        return self._kept[name]
+
+    def _evaluate(self, key: str, indices: Sequence[int], source: Tensor, target: Tensor) -> Tensor:
+        distances = [self.members[index].distance for index in indices]
+        if key.startswith("cmd"):
+            return self._cmd(key, [d for d in distances if isinstance(d, CMDLoss)], source, target)
+        if key == "mmd":
+            losses = [d for d in distances if isinstance(d, MMDLoss)]
+            betas = self._constant("betas", [float(d.beta) for d in losses], source)  # type: ignore[arg-type]
+            return stacked_mmd(source, target, betas.to(source.dtype))
+        if key == "coral":
+            return stacked_coral(source, target)
+        (distance,) = distances
+        return _call(distance, source[0], target[0])
+
+    def _cmd(self, key: str, losses: Sequence[CMDLoss], source: Tensor, target: Tensor) -> Tensor:
+        """All networks up to the highest order among them; each counts its own orders only."""
+        orders = [loss.n_moments for loss in losses]
+        scale = interval_length(losses[0].interval)
+        terms = stacked_terms(source, target, max(orders), scale=scale, cross=losses[0].cross)
+        if min(orders) == max(orders):
+            return terms.sum(-1)
+        limits = self._constant(f"{key} orders", orders, terms)
+        return (terms * (torch.arange(max(orders), device=terms.device) < limits[:, None])).sum(-1)
 
 
 def _group(distances: Sequence[Distance | None]) -> dict[str, list[int]]:
@@ -57,29 +88,6 @@ def _key(distance: Distance, index: int) -> str:
     if type(distance) is MMDLoss and distance.is_plain_gaussian:
         return "mmd"
     return "coral" if type(distance) is CORALLoss else f"call {index}"
-
-
-def _evaluate(key: str, distances: Sequence[Distance | None], source: Tensor, target: Tensor) -> Tensor:
-    if key.startswith("cmd"):
-        return _cmd([d for d in distances if isinstance(d, CMDLoss)], source, target)
-    if key == "mmd":
-        betas = [float(d.beta) for d in distances if isinstance(d, MMDLoss) and not isinstance(d.beta, (str, Sequence))]
-        return stacked_mmd(source, target, source.new_tensor(betas))
-    if key == "coral":
-        return stacked_coral(source, target)
-    (distance,) = distances
-    return _call(distance, source[0], target[0])
-
-
-def _cmd(losses: Sequence[CMDLoss], source: Tensor, target: Tensor) -> Tensor:
-    """All networks up to the highest order among them; each counts its own orders only."""
-    orders = [loss.n_moments for loss in losses]
-    scale = interval_length(losses[0].interval)
-    terms = stacked_terms(source, target, max(orders), scale=scale, cross=losses[0].cross)
-    if min(orders) == max(orders):
-        return terms.sum(-1)
-    counted = torch.arange(max(orders), device=terms.device) < torch.tensor(orders, device=terms.device)[:, None]
-    return (terms * counted).sum(-1)
 
 
 def _call(distance: Distance | None, source: Tensor, target: Tensor) -> Tensor:
