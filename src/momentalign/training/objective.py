@@ -46,7 +46,8 @@ class StackDistance:
     def _constant(self, name: str, numbers: Sequence[float], like: Tensor) -> Tensor:
         """Numbers as a tensor, put on the device once: a recorded epoch may not copy from the host."""
         if name not in self._kept:
-            self._kept[name] = torch.tensor(numbers, device=like.device)
+            dtype = torch.float64 if isinstance(numbers[0], float) else torch.int64
+            self._kept[name] = torch.tensor(numbers, device=like.device, dtype=dtype)
         return self._kept[name]
 
     def _evaluate(self, key: str, indices: Sequence[int], source: Tensor, target: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ LEVEL = ROUNDING_ERRORS * 2.0**-23
 SMALL = 2**18  # numbers that one program reads about as fast as a card starts three more kernels
 ROWS, COLUMNS = 32, 128  # the tile one program of the power sums works on
 PROGRAMS = 512  # programs to aim at: a few for every processor of the card
-GRADIENT_ROWS, GRADIENT_COLUMNS = 16, 512
+GRADIENT_ROWS, GRADIENT_COLUMNS = 16, 1024
 GRADIENT_PROGRAMS = 65536
 
 
@@ -68,7 +68,7 @@ class CUDABackend:
         rows, others, width = source.shape[0], target.shape[0], source.shape[1]
         longest = max(sample.shape[0] for sample, need in zip(samples, needed, strict=True) if need)
         columns = min(GRADIENT_COLUMNS, max(32, 1 << (width - 1).bit_length()))
-        lines = GRADIENT_ROWS * GRADIENT_COLUMNS // columns
+        lines = max(GRADIENT_ROWS, 4096 // columns)
         blocks = _ceil_div(width, columns)
         chunks = max(1, min(GRADIENT_PROGRAMS // blocks, _ceil_div(longest, lines)))
         stride = upstream.stride(0) if upstream.ndim else 0
