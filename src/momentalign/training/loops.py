@@ -227,7 +227,8 @@ def _exponential(value: Any) -> Any:
     # Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
     power = (value * np.float32(1.4426950408889634) + np.float32(12582912.0)) - np.float32(12582912.0)
     rest = value - power * np.float32(0.693359375) - power * np.float32(-2.12194440e-4)
-    series = np.float32(1.0 / 720.0)
+    series = np.float32(1.0 / 5040.0)
+    series = series * rest + np.float32(1.0 / 720.0)
     series = series * rest + np.float32(1.0 / 120.0)
     series = series * rest + np.float32(1.0 / 24.0)
     series = series * rest + np.float32(1.0 / 6.0)

@@ -1,5 +1,7 @@
 """The compiled CMD is the plain one: values, gradients, second derivatives, precision."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
@@ -136,3 +138,39 @@ def test_overflow_is_named(order):
     _, target = (x.detach().float() for x in pair())
     with pytest.raises(errors.InvalidInputError, match="overflow"):
         ma.cmd(target * 1e30, target, n_moments=order)
+
+
+def test_gradients_in_use_are_never_written_again():
+    source, target = pair(1000, 900, 64, dtype=torch.float32)
+    kept = []
+    for factor in (1.0, 0.5, 0.25, 0.1, 0.9, 0.3):
+        source.grad = target.grad = None
+        (factor * ma.cmd(source, target)).backward()
+        part = source.grad.view(-1)[::3] if factor < 0.5 else source.grad  # a view keeps its memory too
+        kept.append((part, part.clone()))
+    for gradient, copy in kept:
+        torch.testing.assert_close(gradient, copy, rtol=0, atol=0)
+
+
+def test_gradients_nobody_holds_are_taken_again():
+    source, target = pair(1000, 900, 64, dtype=torch.float32)
+    places = set()
+    for _ in range(10):
+        source.grad = target.grad = None
+        ma.cmd(source, target).backward()
+        places.add(source.grad.data_ptr())
+    assert len(places) <= 2
+
+
+def test_threads_do_not_share_a_gradient():
+    def gradients(seed):
+        source, target = pair(500, 400, 64, dtype=torch.float32, seed=seed)
+        found = []
+        for _ in range(30):
+            source.grad = target.grad = None
+            ma.cmd(source, target).backward()
+            found.append(source.grad.clone())
+        return all(torch.equal(found[0], other) for other in found)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(gradients, range(8)))

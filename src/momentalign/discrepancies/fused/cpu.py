@@ -2,18 +2,49 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from momentalign.discrepancies.fused.kernels import pair_gradients, pair_terms
 
 __all__ = ["CPUBackend"]
 
+SMALLEST_KEPT, LARGEST_KEPT, KEPT = 2**16, 2**22, 4  # bytes of an array, and how many of them
 _EPSILONS = {"f": float(np.finfo(np.float32).eps), "d": float(np.finfo(np.float64).eps)}
+
+
+class _Buffers:
+    """Arrays for gradients, taken again once nobody refers to them: fresh memory costs more than a gradient itself.
+
+    Only arrays of middle size are kept, a few of them. Small ones cost nothing, and for large ones numpy asks for large
+    pages.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[NDArray[Any]] = []
+        self._lock = threading.Lock()
+
+    def take(self, like: NDArray[Any]) -> NDArray[Any]:
+        """Return an array of that shape and type with any content."""
+        if not SMALLEST_KEPT <= like.nbytes <= LARGEST_KEPT:
+            return np.empty_like(like)
+        with self._lock:
+            for array in self._kept:
+                # The list, the loop and the call refer to it; a tensor that lives in it would be one more.
+                if array.shape == like.shape and array.dtype == like.dtype and sys.getrefcount(array) <= 3:
+                    return array
+            self._kept = [*self._kept[-KEPT + 1 :], np.empty_like(like)]
+            return self._kept[-1]
+
+
+_BUFFERS = _Buffers()
 
 
 class CPUBackend:
@@ -24,9 +55,9 @@ class CPUBackend:
         rows, others = source.numpy(), target.numpy()
         width = rows.shape[1]
         shifts, moments = np.empty((2, width), rows.dtype), np.empty((2, order + order % 2, width))
-        directions, terms = np.empty((order, width)), np.empty(order + 1)
+        directions, terms = np.empty((order, width)), np.empty(order + 1, rows.dtype)
         pair_terms(rows, others, scale, order, _EPSILONS[rows.dtype.char], shifts, moments, directions, terms)
-        return torch.from_numpy(terms).to(source.dtype), (shifts, moments, directions)
+        return torch.from_numpy(terms), (shifts, moments, directions)
 
     def gradients(
         self,
@@ -41,7 +72,7 @@ class CPUBackend:
         shifts, moments, directions = statistics
         weights = upstream.double().numpy() if upstream.ndim else np.full(order, upstream.item())
         rows, others = (sample.detach().numpy() for sample in samples)
-        # numpy asks for large pages, which cost half as much to touch first; an empty array is left alone.
-        found = [np.empty_like(x if need else x[:0]) for x, need in zip((rows, others), needed, strict=True)]
+        # An empty array is left alone.
+        found = [_BUFFERS.take(x if need else x[:0]) for x, need in zip((rows, others), needed, strict=True)]
         pair_gradients(rows, others, scale, order, shifts, moments, directions, weights, *found)
         return [torch.from_numpy(gradient) if need else None for gradient, need in zip(found, needed, strict=True)]

@@ -248,8 +248,9 @@ def discrepancy_terms(
         noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and level < math.inf
         terms[j - 1] = 0.0 if noise else norm
         terms[order] += terms[j - 1]
+        inverse = 0.0 if noise else 1.0 / norm
         for f in range(width):
-            directions[j - 1, f] = 0.0 if noise else directions[j - 1, f] / norm
+            directions[j - 1, f] *= inverse
 
 
 @compiled
@@ -329,31 +330,14 @@ def discrepancy_gradient(
 def _polynomial_four(
     sample: Array, shift: Array, middle: Array, inverse: float, coefficients: Array, gradient: Array
 ) -> None:
-    """Polynomials of degree four, four rows at a time so that the coefficients are loaded once for all four."""
+    """Polynomials of degree four, row by row: with more rows at a time the compiler gives up vector instructions."""
     rows, width = sample.shape
     a0, a1, a2, a3, a4 = coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4]
-    row = 0
-    while row + 4 <= rows:
-        x0, x1, x2, x3 = sample[row], sample[row + 1], sample[row + 2], sample[row + 3]
-        g0, g1, g2, g3 = gradient[row], gradient[row + 1], gradient[row + 2], gradient[row + 3]
-        for f in range(width):
-            s, m = shift[f], middle[f]
-            k0, k1, k2, k3, k4 = a0[f], a1[f], a2[f], a3[f], a4[f]
-            z0 = (x0[f] - s) * inverse - m
-            z1 = (x1[f] - s) * inverse - m
-            z2 = (x2[f] - s) * inverse - m
-            z3 = (x3[f] - s) * inverse - m
-            g0[f] = k0 + z0 * (k1 + z0 * (k2 + z0 * (k3 + z0 * k4)))
-            g1[f] = k0 + z1 * (k1 + z1 * (k2 + z1 * (k3 + z1 * k4)))
-            g2[f] = k0 + z2 * (k1 + z2 * (k2 + z2 * (k3 + z2 * k4)))
-            g3[f] = k0 + z3 * (k1 + z3 * (k2 + z3 * (k3 + z3 * k4)))
-        row += 4
-    while row < rows:
-        values, out = sample[row], gradient[row]
+    for i in range(rows):
+        values, out = sample[i], gradient[i]
         for f in range(width):
             z = (values[f] - shift[f]) * inverse - middle[f]
             out[f] = a0[f] + z * (a1[f] + z * (a2[f] + z * (a3[f] + z * a4[f])))
-        row += 1
 
 
 @compiled
