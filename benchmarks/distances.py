@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 
 import torch
@@ -151,12 +150,3 @@ def mmd_forms() -> Iterator[Figure]:
     }
     seconds = interleaved(functions, repeats=5)
     yield Figure("distances", "mmd 300 x 50, over broadcasting", seconds["ours"] / seconds["broadcast"], at_most=0.1)
-
-
-def growth(distance: Callable[[Tensor, Tensor], Tensor], shapes: list[tuple[int, int]]) -> list[float]:
-    """Median seconds of forward and backward at each shape."""
-    found = []
-    for rows, width in shapes:
-        source, target = samples(rows, width)
-        found.append(interleaved({"one": step(distance, source, target)}, repeats=3)["one"])
-    return list(itertools.chain(found))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import momentalign as ma
+from benchmarks.distances import eager_cmd, step
 from benchmarks.figure import Figure
 from momentalign.data.benchmarks import CATEGORIES, load_reviews
 from momentalign.networks import outputs
@@ -53,26 +54,6 @@ def a_call(function: Callable[[], object], *, calls: int = 100, repeats: int = 5
     return milliseconds(many, repeats=repeats) / calls
 
 
-def eager(source: Tensor, target: Tensor) -> Tensor:
-    """The CMD as anyone would write it."""
-    mean_source, mean_target = source.mean(0), target.mean(0)
-    centred_source, centred_target = source - mean_source, target - mean_target
-    distance = (mean_source - mean_target).norm()
-    for order in range(2, 6):
-        distance = distance + ((centred_source**order).mean(0) - (centred_target**order).mean(0)).norm()
-    return distance
-
-
-def step(distance: Callable[[Tensor, Tensor], Tensor], source: Tensor, target: Tensor) -> Callable[[], None]:
-    """Forward and backward, gradients thrown away before each."""
-
-    def run() -> None:
-        source.grad = target.grad = None
-        distance(source, target).backward()
-
-    return run
-
-
 def copies(source: Tensor, target: Tensor) -> Callable[[], None]:
     """Three copies of an array: the traffic of reading two arrays twice and writing two."""
     out = torch.empty_like(source)
@@ -102,8 +83,8 @@ def large(rows: int, width: int) -> Iterator[Figure]:
     before = torch.cuda.memory_allocated()
     step(ma.cmd, source, target)()
     extra = torch.cuda.max_memory_allocated() - before - 2 * source.numel() * 4
-    plain = milliseconds(step(eager, source, target), repeats=10)
-    compiled = milliseconds(step(torch.compile(eager), source, target), repeats=10)
+    plain = milliseconds(step(eager_cmd, source, target), repeats=10)
+    compiled = milliseconds(step(torch.compile(eager_cmd), source, target), repeats=10)
     yield Figure("gpu", f"{name}, ms", fused)
     yield Figure("gpu", f"{name}, over three copies", fused / bound, at_most=1.5)
     yield Figure("gpu", f"{name}, eager over fused", plain / fused, at_least=10.0)
@@ -119,9 +100,9 @@ def small() -> Iterator[Figure]:
     """Launch overhead at 128 x 256, by itself and in a graph."""
     source, target = samples(128, 256)
     yield Figure("gpu", "cmd 128 x 256, ms", a_call(step(ma.cmd, source, target)), at_most=0.2)
-    yield Figure("gpu", "cmd 128 x 256, eager, ms", a_call(step(eager, source, target)))
+    yield Figure("gpu", "cmd 128 x 256, eager, ms", a_call(step(eager_cmd, source, target)))
     yield Figure(
-        "gpu", "cmd 128 x 256, compiled, ms", milliseconds(step(torch.compile(eager), source, target), repeats=100)
+        "gpu", "cmd 128 x 256, compiled, ms", milliseconds(step(torch.compile(eager_cmd), source, target), repeats=100)
     )
     graph = torch.cuda.CUDAGraph()
     source.grad = target.grad = None

@@ -140,3 +140,10 @@ def test_figure_4_holds_five_units_of_each_network(artificial_result: dict[str, 
     ElementTree.fromstring(figure)  # noqa: S314
     assert len(re.findall(r">Unit \d+<", figure)) == 10
     assert figure == figure_4(artificial_result)
+
+
+def test_data_the_paper_does_not_have_are_not_put_beside_it(artificial_result):
+    page = artificial_page({**artificial_result, "data": "generated", "data_seed": 0, "paper": None})
+    assert "paper 86.7" not in page
+    assert "Beside the paper" not in page
+    assert "the paper's one run" not in page

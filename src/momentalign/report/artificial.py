@@ -67,19 +67,27 @@ def _headline(result: Result) -> str:
 
 def _numbers(result: Result) -> list[Fact]:
     """Return the numbers to remember."""
-    median, paper = result["median"], result["paper"]
+    median = result["median"]
     units = [_median(result, f"{name}_units_different") for name in NAMES]
     distances = [_median(result, f"{name}_cmd") for name in NAMES]
+    notes = _notes(result)
     return [
-        Fact(percent(median["nn_accuracy"]), "NN, without alignment", f"paper {percent(paper['nn_accuracy'])}"),
-        Fact(percent(median["mann_accuracy"]), "MANN, with alignment", f"paper {percent(paper['mann_accuracy'])}"),
+        Fact(percent(median["nn_accuracy"]), "NN, without alignment", notes[0]),
+        Fact(percent(median["mann_accuracy"]), "MANN, with alignment", notes[1]),
         Fact(
-            _arrow(f"{units[0]:g}", f"{units[1]:g}"),
-            f"of {result['setting']['hidden']} hidden units differ",
-            f"paper {_arrow(paper['nn_units_different'], paper['mann_units_different'])}",
+            _arrow(f"{units[0]:g}", f"{units[1]:g}"), f"of {result['setting']['hidden']} hidden units differ", notes[2]
         ),
         Fact(_arrow(f"{distances[0]:.2f}", f"{distances[1]:.2f}"), "central moment discrepancy", _medians(result)),
     ]
+
+
+def _notes(result: Result) -> list[str]:
+    """Return the paper's accuracies and units, where it has any on these data."""
+    paper = result["paper"]
+    if paper is None:
+        return [_medians(result)] * 3
+    units = _arrow(paper["nn_units_different"], paper["mann_units_different"])
+    return [*(f"paper {percent(paper[f'{name}_accuracy'])}" for name in NAMES), f"paper {units}"]
 
 
 def _boundaries(result: Result) -> list[Markup]:
@@ -134,8 +142,9 @@ def _seeds(result: Result) -> list[Markup]:
     signs = [
         Sign(marks([12], [7], "h0", "ma-run ma-mann"), "one seed"),
         Sign(path("M12 1v12", "ma-median ma-mann"), "median"),
-        Sign(marks([12], [7], DIAMOND, "ma-paper"), "the paper's one run"),
     ]
+    if result["paper"] is not None:
+        signs.append(Sign(marks([12], [7], DIAMOND, "ma-paper"), "the paper's one run"))
     return [
         text("One seed is luck; the median of several is a result."),
         key(signs),
@@ -181,7 +190,7 @@ def _making(result: Result) -> list[Markup]:
                 ("Paper", PAPER),
             ]
         ),
-        _comparison(result),
+        *([] if result["paper"] is None else [_comparison(result)]),
     ]
 
 
@@ -247,7 +256,8 @@ def _strip(result: Result, name: str) -> Strip:
     """Return the accuracies of one network over all runs."""
     column = f"{name}_accuracy"
     values = [run[column] for run in result["runs"]]
-    return Strip(name.upper(), values, result["median"][column], result["paper"][column], f"ma-{name}")
+    paper = None if result["paper"] is None else result["paper"][column]
+    return Strip(name.upper(), values, result["median"][column], paper, f"ma-{name}")
 
 
 def _network_signs() -> list[Sign]:

@@ -26,12 +26,12 @@ class Curve(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """One row of a strip chart: a value per run, their median, and the one value of the paper."""
+    """One row of a strip chart: a value per run, their median, and the one value of the paper if it has one."""
 
     name: str
     values: Sequence[float]
     median: float
-    paper: float
+    paper: float | None
     css: str
 
 
@@ -98,7 +98,7 @@ def curves(
 
 def strip(rows: Sequence[Strip], *, title: str) -> Picture:
     """Draw every run of every row as a dot, the median as a stroke and the paper's one run as a diamond."""
-    every = [value for row in rows for value in (*row.values, row.paper)]
+    every = [value for row in rows for value in (*row.values, row.paper) if value is not None]
     low = np.floor(20 * min(every) - 0.2) / 20
     frame = Frame(
         x_range=(low, 1), y_range=(0, len(rows)), height=54 * len(rows) + 44, left=58, right=22, top=4, bottom=40
@@ -112,7 +112,8 @@ def strip(rows: Sequence[Strip], *, title: str) -> Picture:
         parts.append(rule(frame.left, middle, frame.right_edge, middle, "ma-rule"))
         parts.append(marks(across, np.full(len(across), middle), "h0", f"ma-run {row.css}"))
         parts.append(rule(median, middle - 14, median, middle + 14, f"ma-median {row.css}"))
-        parts.append(marks([float(frame.x(row.paper))], [middle], DIAMOND, "ma-paper"))
+        if row.paper is not None:
+            parts.append(marks([float(frame.x(row.paper))], [middle], DIAMOND, "ma-paper"))
     return Picture(frame.width, frame.height, title, Markup("").join(parts))
 
 
