@@ -14,6 +14,11 @@ import pytest
 import torch
 from hypothesis import settings
 
+# Tests that need the benchmark files look beside the checkout unless told otherwise; without them they are skipped.
+BESIDE = Path(__file__).parents[2] / "shared" / "data"
+if BESIDE.is_dir():
+    os.environ.setdefault("MOMENTALIGN_DATA", str(BESIDE))
+
 settings.register_profile("ordinary", max_examples=100, derandomize=True, deadline=None, database=None)
 settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))

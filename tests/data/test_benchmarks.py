@@ -1,4 +1,5 @@
 import hashlib
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -76,3 +77,16 @@ def test_the_real_file_is_the_papers_problem():
     assert problem.source.shape == problem.target.shape == (639, 2)
     assert np.bincount(problem.source_labels).tolist() == [200, 221, 218]
     assert np.bincount(problem.target_labels).tolist() == [200, 221, 218]
+
+
+@pytest.mark.data
+@pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files (MOMENTALIGN_DATA)")
+def test_the_reviews_are_the_papers():
+    reviews = benchmarks.load_reviews()
+    sizes = {name: rows.shape for name, rows in reviews.rows.items()}
+    assert sizes == {"books": (6465, 5000), "dvd": (5586, 5000), "electronics": (7681, 5000), "kitchen": (7945, 5000)}
+    for name, labels in reviews.labels.items():
+        assert len(labels) == sizes[name][0]
+        assert labels[:2000].mean() == 0.5
+    assert len(reviews.vocabulary) == 5000
+    assert reviews.rows["books"].dtype == np.float32

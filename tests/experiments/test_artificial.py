@@ -1,11 +1,13 @@
 """The artificial example: protocol, figures, and no look at target labels."""
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from momentalign.data.benchmarks import load_artificial
 from momentalign.data.generators import make_artificial
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.errors import InvalidInputError
@@ -91,3 +93,15 @@ def test_unknown_setting_lists_the_known():
     assert find_setting("momentalign") is OURS
     with pytest.raises(InvalidInputError, match="paper, momentalign"):
         find_setting("best")
+
+
+@pytest.mark.data
+@pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files (MOMENTALIGN_DATA)")
+def test_the_authors_points_are_learned_as_in_the_paper():
+    problem = load_artificial()
+    papers, ours = (run(problem, setting, seeds=range(6), data="authors") for setting in (PAPER, OURS))
+    assert 0.85 < papers["median"]["nn_accuracy"] < 0.91
+    assert papers["median"]["mann_accuracy"] > papers["median"]["nn_accuracy"] + 0.03
+    assert ours["median"]["mann_accuracy"] > 0.97
+    scores = [np.mean([figures["mann_score"] for figures in result["runs"]]) for result in (papers, ours)]
+    assert scores[1] < scores[0]
