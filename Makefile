@@ -13,7 +13,7 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
 test-all: lint
-	$(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
+	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
