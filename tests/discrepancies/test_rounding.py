@@ -81,6 +81,16 @@ def test_constant_rows_coincide(rows, dtype):
     assert not gradient.any()
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("rows", [(1, 7), (7, 3), (1000, 999)])
+@pytest.mark.parametrize("interval", [(0, 0.75), (0, 3), (-1, 1)])
+def test_constant_rows_have_no_gradient_of_ordinary_size_on_any_interval(rows, dtype, interval):
+    for level in (0.02717666, 0.1, 0.7, 1e4 / 3):
+        value, gradient = _gradient(*(torch.full((n, 3), level, dtype=dtype) for n in rows), interval=interval)
+        assert value < 1e-10
+        assert gradient.abs().max() < 1e-10
+
+
 def _rare_values(dtype):
     """Pairs of equal distributions in which one row of many differs from all others."""
     for rows in (30, 100, 300, 1000, 5000):

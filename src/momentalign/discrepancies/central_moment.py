@@ -205,7 +205,12 @@ def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: floa
     """Return the terms (..., n_moments) of stacked samples (..., rows, width); arguments are taken as checked."""
     of_source = sample_moments(source, n_moments, scale=scale)
     of_target = sample_moments(target, n_moments, scale=scale)
-    level = ROUNDING_ERRORS * torch.finfo(source.dtype).eps * (of_source.magnitude + of_target.magnitude)
+    sizes = of_source.magnitude + of_target.magnitude
+    # The difference of the means is put together from these parts, each of them rounded.
+    shifts = ((of_source.shift - of_target.shift) / scale).abs()
+    parts = shifts + of_source.residual.detach().abs() + of_target.residual.detach().abs()
+    sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
+    level = ROUNDING_ERRORS * torch.finfo(source.dtype).eps * sizes
     differences = torch.cat(
         [mean_difference(of_source, of_target).unsqueeze(-2), of_source.central - of_target.central], -2
     )

@@ -238,11 +238,14 @@ def discrepancy_terms(
         squares, level = 0.0, 0.0
         for f in range(width):
             difference = source[j - 1, f] - target[j - 1, f]
-            if j == 1:
-                difference += (np.float64(shifts[0, f]) - np.float64(shifts[1, f])) / scale
+            size = _magnitude(source, j, f) + _magnitude(target, j, f)
+            if j == 1:  # The difference of the means is put together from parts, each of them rounded.
+                between = (np.float64(shifts[0, f]) - np.float64(shifts[1, f])) / scale
+                difference += between
+                size += abs(between) + abs(source[0, f]) + abs(target[0, f])
             directions[j - 1, f] = difference
             squares += difference * difference
-            level += (_magnitude(source, j, f) + _magnitude(target, j, f)) ** 2
+            level += size * size
         norm = math.sqrt(squares)
         # An overflow is no noise: it stays visible in the term.
         noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and level < math.inf

@@ -122,9 +122,9 @@ def _central(r1, r2, r3, r4, r5, r6, own, width, columns, inside):
 
 
 @triton.jit
-def _squares(d1, a2, a3, a4, a5, a6, b2, b3, b4, b5, b6):
+def _squares(d1, parts, a2, a3, a4, a5, a6, b2, b3, b4, b5, b6):
     """Squared differences of the five orders and their squared rounding levels, over a block of columns."""
-    m1 = tl.sqrt(a2) + tl.sqrt(b2)
+    m1 = tl.sqrt(a2) + tl.sqrt(b2) + parts
     m3 = tl.sqrt(a2 * a4) + tl.sqrt(b2 * b4)
     m5 = tl.sqrt(a4 * a6) + tl.sqrt(b4 * b6)
     return (
@@ -169,8 +169,10 @@ def merge(
     )  # fmt: skip
     source_shift = tl.load(statistics + SIX * width + columns, mask=inside, other=0.0)
     target_shift = tl.load(statistics + (SEVEN + SIX) * width + columns, mask=inside, other=0.0)
-    d1 = (source_shift - target_shift) * inverse + (a1 - b1)
-    q1, q2, q3, q4, q5, l1, l2, l3, l4, l5 = _squares(d1, a2, a3, a4, a5, a6, b2, b3, b4, b5, b6)
+    between = (source_shift - target_shift) * inverse
+    d1 = between + (a1 - b1)
+    parts = tl.abs(between) + tl.abs(a1) + tl.abs(b1)
+    q1, q2, q3, q4, q5, l1, l2, l3, l4, l5 = _squares(d1, parts, a2, a3, a4, a5, a6, b2, b3, b4, b5, b6)
     base = squares + block
     tl.store(base, q1)
     tl.store(base + blocks, q2)
@@ -243,7 +245,8 @@ def small_terms(
             target, target_rows, width, columns, inside, inverse, statistics + SEVEN * width, ROWS, COLUMNS
         )
         d1 = tl.where(inside, (e0 - f0) + (e1 - f1), 0.0)
-        a, b, c, d, e, f, g, h, i, j = _squares(d1, e2, e3, e4, e5, e6, f2, f3, f4, f5, f6)
+        parts = tl.where(inside, tl.abs(e0 - f0) + tl.abs(e1) + tl.abs(f1), 0.0)
+        a, b, c, d, e, f, g, h, i, j = _squares(d1, parts, e2, e3, e4, e5, e6, f2, f3, f4, f5, f6)
         q1 += a
         q2 += b
         q3 += c
