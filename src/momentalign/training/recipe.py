@@ -8,7 +8,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,7 +199,3 @@ class Engine(Protocol):
     def retain(self, indices: Sequence[int]) -> None:
         """Go on with these networks only."""
         ...
-
-
-EngineFactory: TypeAlias = Callable[[Task, Recipe, Sequence[Member]], Engine]
-Progress: TypeAlias = Callable[[int, dict[str, Any]], None]
