@@ -41,10 +41,16 @@ class Case(NamedTuple):
         sizes = np.zeros(self.order)
         for sample in self.samples:
             distances = np.abs(sample - sample.mean(0))
-            sizes += [np.linalg.norm((distances**j).mean(0)) for j in range(1, self.order + 1)]
+            sizes += [_norm((distances**j).mean(0)) for j in range(1, self.order + 1)]
         means = [sample.mean(0) for sample in self.samples]
         sizes[0] += np.linalg.norm(np.ptp(means, axis=0))
         return TOLERANCE[dtype] * sizes + TINY[dtype]
+
+
+def _norm(vector):
+    """Euclidean norm whose squares cannot leave the range of float64."""
+    peak = np.abs(vector).max()
+    return peak * np.linalg.norm(vector / peak) if peak else 0.0
 
 
 @st.composite
