@@ -155,26 +155,31 @@ def _padded(array: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _rules() -> dict[OptimizerName, int]:
-    from momentalign.training import loops
+    from momentalign.training import step_loops
 
-    return {"adagrad": loops.ADAGRAD, "adadelta": loops.ADADELTA, "sgd": loops.SGD, "adam": loops.ADAM}
+    return {
+        "adagrad": step_loops.ADAGRAD,
+        "adadelta": step_loops.ADADELTA,
+        "sgd": step_loops.SGD,
+        "adam": step_loops.ADAM,
+    }
 
 
 def _objective(member: Member) -> tuple[int, float, int, float, float] | None:
     """Return (kind, weight, order, scale, beta) for the compiled loops, or None where they do not know the distance."""
-    from momentalign.training import loops
+    from momentalign.training import distance_loops
 
     distance: Distance | None = member.distance if member.weight else None
     weight = float(member.weight)
     if distance is None:
-        return (loops.NO_DISTANCE, 0.0, 1, 1.0, 1.0)
+        return (distance_loops.NO_DISTANCE, 0.0, 1, 1.0, 1.0)
     if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data" and distance.cross <= 2:
-        kind = loops.CMD if distance.cross == 1 else loops.CV_CMD
+        kind = distance_loops.CMD if distance.cross == 1 else distance_loops.CV_CMD
         return (kind, weight, distance.n_moments, interval_length(distance.interval), 1.0)
     if type(distance) is CORALLoss:
-        return (loops.CORAL, weight, 1, 1.0, 1.0)
+        return (distance_loops.CORAL, weight, 1, 1.0, 1.0)
     if type(distance) is MMDLoss and distance.is_plain_gaussian:
-        return (loops.MMD, weight, 1, 1.0, float(distance.beta))  # type: ignore[arg-type]
+        return (distance_loops.MMD, weight, 1, 1.0, float(distance.beta))  # type: ignore[arg-type]
     return None
 
 

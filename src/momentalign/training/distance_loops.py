@@ -1,0 +1,216 @@
+"""Compiled loops: distances between source and target activations, and their gradients in closed form.
+
+The CMD and the CV-CMD of Zellinger et al. (2019), Eq. (23) and Sections 6.5 and 7.5; Deep CORAL; the Gaussian MMD.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from momentalign.discrepancies.fused.kernels import (
+    compiled,
+    discrepancy_gradient,
+    discrepancy_terms,
+    reordered,
+    sample_statistics,
+)
+from momentalign.discrepancies.rounding import ROUNDING_ERRORS
+
+__all__ = ["CMD", "CORAL", "CV_CMD", "MMD", "NO_DISTANCE", "add_distance", "dot", "exponential"]
+
+Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
+
+NO_DISTANCE, CMD, CV_CMD, CORAL, MMD = 0, 1, 2, 3, 4
+
+ONE, HALF = np.float32(1.0), np.float32(0.5)
+FLOAT32_EPSILON = 2.0**-23
+
+
+@compiled
+def exponential(value: Any) -> Any:
+    """Return exp in float32, written so that loops over it become vector instructions."""
+    value = min(max(value, np.float32(-80.0)), np.float32(80.0))
+    # Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
+    power = (value * np.float32(1.4426950408889634) + np.float32(12582912.0)) - np.float32(12582912.0)
+    rest = value - power * np.float32(0.693359375) - power * np.float32(-2.12194440e-4)
+    series = np.float32(1.0 / 5040.0)
+    series = series * rest + np.float32(1.0 / 720.0)
+    series = series * rest + np.float32(1.0 / 120.0)
+    series = series * rest + np.float32(1.0 / 24.0)
+    series = series * rest + np.float32(1.0 / 6.0)
+    series = series * rest + HALF
+    series = series * rest + ONE
+    series = series * rest + ONE
+    return series * np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@reordered
+def dot(left: Array, right: Array) -> Any:
+    """Return the inner product of two float32 vectors."""
+    total = np.float32(0.0)
+    for u in range(left.shape[0]):
+        total += left[u] * right[u]
+    return total
+
+
+@compiled
+def add_distance(
+    hidden: Array,
+    source: int,
+    rows: int,
+    active: int,
+    kind: int,
+    strength: float,
+    order: int,
+    scale: float,
+    beta: float,
+    delta: Array,
+) -> float:
+    """Return the distance of source and target activations and write `strength` times its gradient to `delta`."""
+    if kind == MMD:
+        return _mean_embedding(hidden[:rows], source, beta, strength, delta)
+    if kind == CORAL:
+        delta[:rows] = np.float32(0.0)
+        return _correlation(hidden, source, rows, active, strength, delta)
+    units = hidden.shape[1]
+    of_source, of_target = hidden[:source], hidden[source:rows]
+    shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
+    sample_statistics(of_source, scale, order, shifts[0], moments[0])
+    sample_statistics(of_target, scale, order, shifts[1], moments[1])
+    directions, terms = np.empty((order, units)), np.empty(order + 1)
+    discrepancy_terms(shifts, moments, scale, order, FLOAT32_EPSILON, directions, terms)
+    weights = np.full(order, strength)
+    if kind == CV_CMD:
+        weights[1] = 0.0
+    discrepancy_gradient(of_source, shifts[0], moments[0], directions, weights, scale, 1.0, order, delta[:source])
+    discrepancy_gradient(of_target, shifts[1], moments[1], directions, weights, scale, -1.0, order, delta[source:rows])
+    if kind == CV_CMD:
+        terms[1] = _cross_variances(of_source, of_target, shifts, moments, scale, strength, delta)
+    return float(terms[:order].sum())
+
+
+@compiled
+def _centre(sample: Array, shift: Array, moments: Array, scale: float) -> Array:
+    """Return the sample about its mean, in units of `scale`."""
+    centred = np.empty_like(sample)
+    inverse = np.float32(1.0 / scale)
+    for i in range(sample.shape[0]):
+        for u in range(sample.shape[1]):
+            centred[i, u] = (sample[i, u] - shift[u]) * inverse - np.float32(moments[0, u])
+    return centred
+
+
+@compiled
+def _add_covariance(centred: Array, factor: float, matrix: Array) -> None:
+    """Add factor * centred^T centred to a square float64 matrix."""
+    rows, units = centred.shape
+    block = np.empty((units, units), np.float32)
+    for start in range(0, rows, 256):
+        block[:] = np.float32(0.0)
+        for i in range(start, min(start + 256, rows)):
+            row = centred[i]
+            for u in range(units):
+                value, line = row[u], block[u]
+                for v in range(units):
+                    line[v] += value * row[v]
+        for u in range(units):
+            for v in range(units):
+                matrix[u, v] += factor * block[u, v]
+
+
+@compiled
+def _add_product(centred: Array, matrix: Array, factor: float, delta: Array) -> None:
+    """Add factor * centred @ matrix (symmetric) to `delta`."""
+    units = matrix.shape[0]
+    narrow = (matrix * factor).astype(np.float32)
+    for i in range(centred.shape[0]):
+        row, out = centred[i], delta[i]
+        for u in range(units):
+            value, line = row[u], narrow[u]
+            for v in range(units):
+                out[v] += value * line[v]
+
+
+@compiled
+def _cross_variances(
+    source: Array, target: Array, shifts: Array, moments: Array, scale: float, strength: float, delta: Array
+) -> float:
+    """Term of order 2 over all cross-variances, divided by sqrt(2) (Section 6.5); its gradient is added to `delta`."""
+    rows, units = source.shape
+    of_source = _centre(source, shifts[0], moments[0], scale)
+    of_target = _centre(target, shifts[1], moments[1], scale)
+    difference = np.zeros((units, units))
+    _add_covariance(of_source, 1.0 / rows, difference)
+    _add_covariance(of_target, -1.0 / target.shape[0], difference)
+    squares, level = 0.0, 0.0
+    for u in range(units):
+        level += moments[0, 1, u] + moments[1, 1, u]
+        for v in range(units):
+            squares += difference[u, v] ** 2 * (1.0 if u == v else 0.5)
+    norm = math.sqrt(squares)
+    if norm <= 4.0 * ROUNDING_ERRORS * FLOAT32_EPSILON * level:  # Blocks of 256 rows are summed one after the other.
+        return 0.0
+    for u in range(units):
+        for v in range(units):
+            difference[u, v] *= (1.0 if u == v else 0.5) / norm
+    factor = 2.0 * strength / (math.sqrt(2.0) * scale)
+    _add_product(of_source, difference, factor / rows, delta[:rows])
+    _add_product(of_target, difference, -factor / target.shape[0], delta[rows:])
+    return norm / math.sqrt(2.0)
+
+
+@compiled
+def _correlation(hidden: Array, source: int, rows: int, active: int, strength: float, delta: Array) -> float:
+    """Deep CORAL; `strength` times its gradient is added to `delta`."""
+    units = hidden.shape[1]
+    shift, moments = np.empty(units, np.float32), np.empty((2, units))
+    sample_statistics(hidden[:source], 1.0, 1, shift, moments)
+    of_source = _centre(hidden[:source], shift, moments, 1.0)
+    sample_statistics(hidden[source:rows], 1.0, 1, shift, moments)
+    of_target = _centre(hidden[source:rows], shift, moments, 1.0)
+    source_rows, target_rows = max(source - 1, 1), max(rows - source - 1, 1)
+    difference = np.zeros((units, units))
+    _add_covariance(of_source, 1.0 / source_rows, difference)
+    _add_covariance(of_target, -1.0 / target_rows, difference)
+    factor = strength / active**2
+    _add_product(of_source, difference, factor / source_rows, delta[:source])
+    _add_product(of_target, difference, -factor / target_rows, delta[source:rows])
+    return float((difference**2).sum() / (4.0 * active**2))
+
+
+@compiled
+def _mean_embedding(hidden: Array, source: int, beta: float, strength: float, delta: Array) -> float:
+    """Biased Gaussian MMD; `strength` times its gradient is written to `delta`."""
+    rows, units = hidden.shape
+    target = rows - source
+    signs = np.empty(rows, np.float32)
+    squares = np.empty(rows, np.float32)
+    for i in range(rows):
+        signs[i] = 1.0 / source if i < source else -1.0 / target
+        squares[i] = dot(hidden[i], hidden[i])
+    kernel = np.empty(rows, np.float32)
+    negative = np.float32(-beta)
+    value = 0.0
+    for i in range(rows):
+        own, out = hidden[i], delta[i]
+        for j in range(rows):
+            kernel[j] = max(squares[i] + squares[j] - np.float32(2.0) * dot(own, hidden[j]), np.float32(0.0))
+        total = 0.0
+        for j in range(rows):
+            kernel[j] = signs[j] * exponential(negative * kernel[j])
+        for j in range(rows):
+            total += kernel[j]
+        for u in range(units):
+            out[u] = np.float32(total) * own[u]
+        for j in range(rows):
+            weight, other = kernel[j], hidden[j]
+            for u in range(units):
+                out[u] -= weight * other[u]
+        factor = np.float32(-4.0 * beta * strength * signs[i])
+        for u in range(units):
+            out[u] *= factor
+        value += signs[i] * total
+    return value
