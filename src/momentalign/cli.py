@@ -127,7 +127,7 @@ def reproduce_artificial(
     first_seed: FirstSeed = 0,
     data: Annotated[Path | None, typer.Option(help="Folder with artificial.npz (default: MOMENTALIGN_DATA).")] = None,
     setting: Annotated[
-        str, typer.Option(help="paper, or momentalign for our own choice made without labels.")
+        str, typer.Option(help="paper, or momentalign for our own, picked by a label-free score.")
     ] = "paper",
     out: Out = Path("momentalign-artificial.html"),
     open_page: Browser = None,
