@@ -169,6 +169,8 @@ def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor
         )
     if source.device != target.device:
         raise InvalidInputError(f"source is on {source.device} and target on {target.device}; move one of them.")
+    if source.dtype == target.dtype and source.dtype in (torch.float32, torch.float64):
+        return source, target, differentiable
     dtype = torch.promote_types(source.dtype, target.dtype)
     if widened and dtype in (torch.float16, torch.bfloat16):
         dtype = torch.float32
@@ -178,16 +180,15 @@ def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor
 def read_sample(sample: Any, name: str) -> Tensor:
     """Return one sample as a floating-point tensor of shape (rows, width), or say what is wrong with it."""
     tensor = sample if isinstance(sample, Tensor) else _from_array(sample, name)
-    if tensor.ndim != 2:
+    shape = tensor.shape
+    if len(shape) != 2:
         raise InvalidInputError(
-            f"{name} must be a matrix (rows, features), got shape {tuple(tensor.shape)}; reshape it to two dimensions."
+            f"{name} must be a matrix (rows, features), got shape {tuple(shape)}; reshape it to two dimensions."
         )
     if tensor.layout is not torch.strided:
         raise InvalidTypeError(f"{name} is a sparse tensor; give a dense one, for instance {name}.to_dense().")
-    if 0 in tensor.shape:
-        raise InvalidInputError(
-            f"{name} is empty, its shape is {tuple(tensor.shape)}; give at least one row and one column."
-        )
+    if 0 in shape:
+        raise InvalidInputError(f"{name} is empty, its shape is {tuple(shape)}; give at least one row and one column.")
     if not tensor.is_floating_point():
         raise InvalidTypeError(
             f"{name} must hold real floating-point numbers, got {tensor.dtype}; convert it with .float()."

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from momentalign.discrepancies.fused.choice import is_ordinary
+from momentalign.discrepancies.fused.symmetric import squares_and_sizes, squares_gradient
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm, guarded_root
 from momentalign.moments import monomials
 
@@ -128,15 +129,13 @@ def _own_size(kernel: Tensor, signs: Tensor) -> Tensor:
 
 
 class _KernelSquares(torch.autograd.Function):
-    """:func:`_kernel_squares` with its closed gradient: dh_j / dp_i = h_{j-i} / i."""
+    """:func:`_kernel_squares` tile by tile, with its closed gradient."""
 
     @staticmethod
     def forward(ctx: Any, joined: Tensor, signs: Tensor, highest: int) -> tuple[Tensor, Tensor]:
-        kernels = _symmetric_polynomials_in_place(joined, highest)
         ctx.save_for_backward(joined, signs)
-        ctx.kernels, ctx.highest = kernels, highest
-        squares = torch.stack([(kernel @ signs) @ signs for kernel in kernels[2:]])
-        own = torch.stack([_own_size(kernel, signs) for kernel in kernels[2:]])
+        ctx.highest = highest
+        squares, own = squares_and_sizes(joined, signs, highest)
         ctx.mark_non_differentiable(own)
         return squares, own
 
@@ -146,29 +145,4 @@ class _KernelSquares(torch.autograd.Function):
         if torch.is_grad_enabled():  # The gradient is to be differentiated again.
             squares, _ = _kernel_squares(joined, signs, ctx.highest)
             return torch.autograd.grad(squares, joined, upstream, create_graph=True)[0], None, None
-        weights = [0.0, 0.0, *upstream.tolist()]
-        gradient, power = torch.zeros_like(joined), torch.ones_like(joined)
-        for i in range(1, ctx.highest + 1):
-            slope = torch.zeros_like(ctx.kernels[0])
-            for order in range(max(i, 2), ctx.highest + 1):
-                slope.add_(ctx.kernels[order - i], alpha=weights[order] / i)
-            grown = power * joined
-            # d p_i(x, y) / dx = i x^(i-1) y^i, twice by symmetry; the signs weight rows and columns.
-            gradient.addcmul_(power, slope @ (grown * signs[:, None]), value=2.0 * i)
-            power = grown
-        return gradient * signs[:, None], None, None
-
-
-def _symmetric_polynomials_in_place(joined: Tensor, highest: int) -> list[Tensor]:
-    """:func:`symmetric_polynomials` of a sample with itself, without temporaries."""
-    power, grams = joined, []
-    for _ in range(highest):
-        grams.append(power @ power.T)
-        power = power * joined
-    kernels = [torch.ones_like(grams[0])]
-    for order in range(1, highest + 1):
-        kernel = grams[order - 1].clone()
-        for i in range(1, order):
-            kernel.addcmul_(grams[i - 1], kernels[order - i])
-        kernels.append(kernel.div_(order))
-    return kernels
+        return squares_gradient(joined, signs, ctx.highest, upstream), None, None

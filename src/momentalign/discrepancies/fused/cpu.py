@@ -16,7 +16,7 @@ from momentalign.discrepancies.fused.kernels import pair_gradients, pair_terms
 
 __all__ = ["CPUBackend"]
 
-SMALLEST_KEPT, LARGEST_KEPT, KEPT = 2**16, 2**22, 4  # bytes of an array, and how many of them
+SMALLEST_KEPT, LARGEST_KEPT, KEPT = 2**14, 2**22, 4  # bytes of an array, and how many of them
 _EPSILONS = {"f": float(np.finfo(np.float32).eps), "d": float(np.finfo(np.float64).eps)}
 
 
@@ -69,10 +69,13 @@ class CPUBackend:
         needed: Sequence[bool],
     ) -> list[Tensor | None]:
         """Return one gradient per sample that needs one."""
-        shifts, moments, directions = statistics
-        weights = upstream.double().numpy() if upstream.ndim else np.full(order, upstream.item())
-        rows, others = (sample.detach().numpy() for sample in samples)
+        weights = np.full(order, upstream.item()) if upstream.ndim == 0 else upstream.double().numpy()
+        rows, others = samples[0].detach().numpy(), samples[1].detach().numpy()
         # An empty array is left alone.
-        found = [_BUFFERS.take(x if need else x[:0]) for x, need in zip((rows, others), needed, strict=True)]
-        pair_gradients(rows, others, scale, order, shifts, moments, directions, weights, *found)
-        return [torch.from_numpy(gradient) if need else None for gradient, need in zip(found, needed, strict=True)]
+        of_rows = _BUFFERS.take(rows if needed[0] else rows[:0])
+        of_others = _BUFFERS.take(others if needed[1] else others[:0])
+        pair_gradients(rows, others, scale, order, *statistics, weights, of_rows, of_others)
+        return [
+            torch.from_numpy(of_rows) if needed[0] else None,
+            torch.from_numpy(of_others) if needed[1] else None,
+        ]

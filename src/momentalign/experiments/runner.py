@@ -1,0 +1,87 @@
+"""Compute the cells of an experiment, each once: over cores and machines, and on from where a run was stopped.
+
+The tables and figures of Section 6 are grids of independent cells. joblib spreads them, the journal keeps them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from typing import Any, TypeAlias
+
+from joblib import Parallel, delayed, parallel_config
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from momentalign.experiments.journal import Journal, cell_key
+from momentalign.training.batched import one_thread
+
+__all__ = ["run_cells"]
+
+Cell: TypeAlias = Mapping[str, Any]
+Compute: TypeAlias = Callable[[Cell], dict[str, Any]]
+
+
+def run_cells(
+    cells: Iterable[Cell],
+    compute: Compute,
+    journal: Journal,
+    *,
+    n_jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Compute the cells that the journal does not hold and return the results of all by their keys.
+
+    A result is written as soon as it arrives, so a run that is interrupted or fails keeps what was finished. Every cell
+    is computed with one thread, and what is returned was read back from the journal: neither `n_jobs` nor the order of
+    arrival nor an interruption shows in it.
+
+    Parameters
+    ----------
+    cells
+        Dictionaries of plain values; a cell that stands twice is computed once.
+    compute
+        A function of a module, from a cell to a dictionary of plain values, that depends on nothing but the cell.
+    journal
+        Where results are kept.
+    n_jobs
+        Processes to compute in; -1 takes every core, 1 stays in this process. Inside
+        ``joblib.parallel_config(backend="dask")`` the workers of the cluster are taken, whatever it says; give them
+        one thread each.
+    progress
+        Called with the number of finished cells and of all cells, at first and after each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> journal = Journal(Path(folder.name) / "cells.jsonl", {"what": "squares"})
+    >>> run_cells([{"x": 2}, {"x": 3}], lambda cell: {"y": cell["x"] ** 2}, journal)
+    {'{"x":2}': {'y': 4}, '{"x":3}': {'y': 9}}
+    >>> folder.cleanup()
+    """
+    wanted = {cell_key(cell): cell for cell in cells}
+    done = journal.done()
+    missing = [cell for key, cell in wanted.items() if key not in done]
+    before = len(wanted) - len(missing)
+    if progress is not None:
+        progress(before, len(wanted))
+    # One cell per batch: a batch of several would be written only when its last cell is finished.
+    parallel = Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
+    with closing(parallel(delayed(_alone)(compute, cell) for cell in missing)) as arrivals:
+        for finished, (cell, result) in enumerate(arrivals, start=before + 1):
+            journal.append(cell, result)
+            if progress is not None:
+                progress(finished, len(wanted))
+    done = journal.done()
+    return {key: done[key] for key in wanted}
+
+
+def _alone(compute: Compute, cell: Cell) -> tuple[Cell, dict[str, Any]]:
+    """Compute one cell with one thread and nothing spread further: both could change the last digits."""
+    with one_thread(), threadpool_limits(limits=1), parallel_config(backend="sequential"):
+        try:
+            return cell, compute(cell)
+        except Exception as error:
+            error.add_note(f"This happened in the cell {cell_key(cell)}.")
+            raise
