@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-NAMES = ("distances", "stacks", "artificial")
+NAMES = ("distances", "precision", "stacks", "growth", "artificial")
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 

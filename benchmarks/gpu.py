@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,10 +97,25 @@ def large(rows: int, width: int) -> Iterator[Figure]:
     )
 
 
+class _Nothing(torch.autograd.Function):
+    """What torch itself takes for a function with two gradients: nothing can be faster."""
+
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, target: Tensor) -> Tensor:
+        ctx.save_for_backward(source, target)
+        return torch.empty((), device=source.device)
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, Tensor]:
+        source, target = ctx.saved_tensors
+        return torch.empty_like(source), torch.empty_like(target)
+
+
 def small() -> Iterator[Figure]:
     """Launch overhead at 128 x 256, by itself and in a graph."""
     source, target = samples(128, 256)
     yield Figure("gpu", "cmd 128 x 256, ms", a_call(step(ma.cmd, source, target)), at_most=0.2)
+    yield Figure("gpu", "an autograd function that does nothing, ms", a_call(step(_Nothing.apply, source, target)))
     yield Figure("gpu", "cmd 128 x 256, eager, ms", a_call(step(eager_cmd, source, target)))
     yield Figure(
         "gpu", "cmd 128 x 256, compiled, ms", milliseconds(step(torch.compile(eager_cmd), source, target), repeats=100)

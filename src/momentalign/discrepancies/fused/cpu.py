@@ -50,8 +50,16 @@ _BUFFERS = _Buffers()
 class CPUBackend:
     """Compiled loops over contiguous CPU memory."""
 
-    def terms(self, source: Tensor, target: Tensor, order: int, scale: float) -> tuple[Tensor, Any]:
-        """Return the terms and their sum, and (shifts, moments, directions)."""
+    def terms(
+        self,
+        source: Tensor,
+        target: Tensor,
+        order: int,
+        scale: float,
+        *,
+        ahead: Sequence[bool] = (False, False),  # noqa: ARG002
+    ) -> tuple[Tensor, Any]:
+        """Return the terms and their sum, and (shifts, moments, directions); gradients are left for later."""
         rows, others = source.numpy(), target.numpy()
         width = rows.shape[1]
         shifts, moments = np.empty((2, width), rows.dtype), np.empty((2, order + order % 2, width))
@@ -74,7 +82,8 @@ class CPUBackend:
         # An empty array is left alone.
         of_rows = _BUFFERS.take(rows if needed[0] else rows[:0])
         of_others = _BUFFERS.take(others if needed[1] else others[:0])
-        pair_gradients(rows, others, scale, order, *statistics, weights, of_rows, of_others)
+        shifts, moments, directions = statistics
+        pair_gradients(rows, others, scale, order, shifts, moments, directions, weights, of_rows, of_others)
         return [
             torch.from_numpy(of_rows) if needed[0] else None,
             torch.from_numpy(of_others) if needed[1] else None,

@@ -1,14 +1,15 @@
 """The CUDA backend of the marginal CMD: Triton kernels, both domains in one launch.
 
-A small sample takes one launch for the terms; a large one three (power sums about a rough mean, their merge in float64,
-the norms). One more gives both gradients. Every sample is read once for the moments, read once more and written once
-for its gradient. float32, bfloat16 and float16 in, float32 accumulation. Orders 1 to 5; higher ones take plain torch.
+A small sample takes one launch for the terms and, in float32, the gradients of their sum; a large one three (power sums
+about a rough mean, their merge in float64, the norms), and one more for both gradients. Every sample is read once for
+the moments, read once more and written once for its gradient. float32, bfloat16 and float16 in, float32 accumulation.
+Orders 1 to 5; higher ones take plain torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,19 +27,35 @@ GRADIENT_ROWS, GRADIENT_COLUMNS = 16, 1024
 GRADIENT_PROGRAMS = 65536
 
 
+class _Ready(NamedTuple):
+    """Gradients of the sum of the terms, computed along with it."""
+
+    gradients: list[Tensor | None]
+
+
 class CUDABackend:
     """Triton kernels over contiguous memory of an accelerator (or of the CPU under Triton's interpreter)."""
 
-    def terms(self, source: Tensor, target: Tensor, order: int, scale: float) -> tuple[Tensor, Any]:
-        """Return the terms and their sum (order + 1,) in float32, and the statistics, all on the device."""
-        rows, others, width = source.shape[0], target.shape[0], source.shape[1]
+    def terms(
+        self, source: Tensor, target: Tensor, order: int, scale: float, *, ahead: Sequence[bool] = (False, False)
+    ) -> tuple[Tensor, Any]:
+        """Return the terms and their sum (order + 1,) in float32, and the statistics, all on the device.
+
+        Small samples are bound by the interpreter, which is slow in the thread that goes backward: their gradients are
+        computed ahead.
+        """
+        samples, rows, others, width = (source, target), source.shape[0], target.shape[0], source.shape[1]
         statistics = torch.empty(kernels.statistics_size(width), dtype=torch.float64, device=source.device)
         terms = torch.empty(order + 1, dtype=torch.float32, device=source.device)
         if (rows + others) * width <= SMALL:
+            # Half precision waits: a loss scale has to be there before its small gradients are rounded.
+            wanted = [bool(need) and source.dtype == torch.float32 for need in ahead]
+            found = [torch.empty_like(sample) if need else None for sample, need in zip(samples, wanted, strict=True)]
             kernels.small_terms[(1,)](
-                source, target, rows, others, width, 1.0 / scale, LEVEL, order, statistics, terms, ROWS, COLUMNS
-            )
-            return terms, statistics
+                source, target, rows, others, width, 1.0 / scale, LEVEL, order, statistics, terms,
+                *_outputs(found, source), *wanted, ROWS, COLUMNS,
+            )  # fmt: skip
+            return terms, _Ready(found) if any(wanted) else statistics
         blocks = _ceil_div(width, COLUMNS)
         chunks = max(1, min(PROGRAMS // (2 * blocks), _ceil_div(max(rows, others), 4 * ROWS)))
         partial = torch.empty(2 * chunks * kernels.POWERS * width, dtype=torch.float32, device=source.device)
@@ -62,9 +79,10 @@ class CUDABackend:
         needed: Sequence[bool],
     ) -> list[Tensor | None]:
         """Return both gradients from one launch; one that is not needed is neither computed nor allocated."""
+        if isinstance(statistics, _Ready):
+            return [None if gradient is None else gradient * upstream for gradient in statistics.gradients]
         source, target = samples[0].detach(), samples[1].detach()
         found = [torch.empty_like(sample) if need else None for sample, need in zip(samples, needed, strict=True)]
-        outputs = [gradient if gradient is not None else source for gradient in found]
         rows, others, width = source.shape[0], target.shape[0], source.shape[1]
         longest = max(sample.shape[0] for sample, need in zip(samples, needed, strict=True) if need)
         columns = min(GRADIENT_COLUMNS, max(32, 1 << (width - 1).bit_length()))
@@ -74,9 +92,14 @@ class CUDABackend:
         stride = upstream.stride(0) if upstream.ndim else 0
         kernels.gradients[(chunks, blocks, 2)](
             source, target, rows, others, width, 1.0 / scale, statistics, upstream, stride, order,
-            *outputs, needed[0], needed[1], chunks, lines, columns,
+            *_outputs(found, source), needed[0], needed[1], chunks, lines, columns,
         )  # fmt: skip
         return found
+
+
+def _outputs(gradients: list[Tensor | None], unused: Tensor) -> list[Tensor]:
+    """Where a kernel writes; a gradient that is not needed gets memory that is left alone."""
+    return [unused if gradient is None else gradient for gradient in gradients]
 
 
 def _ceil_div(value: int, divisor: int) -> int:

@@ -18,8 +18,13 @@ __all__ = ["Backend", "differentiable_terms"]
 class Backend(Protocol):
     """What fused loops offer."""
 
-    def terms(self, source: Tensor, target: Tensor, order: int, scale: float) -> tuple[Tensor, Any]:
-        """Return the terms and after them their sum, (order + 1,), and the statistics the gradients need."""
+    def terms(
+        self, source: Tensor, target: Tensor, order: int, scale: float, *, ahead: Sequence[bool] = (False, False)
+    ) -> tuple[Tensor, Any]:
+        """Return the terms and after them their sum, (order + 1,), and the statistics the gradients need.
+
+        `ahead` says which gradients of the sum will be asked for, should a backend like to have them ready.
+        """
         ...
 
     def gradients(
@@ -65,7 +70,8 @@ class _Terms(torch.autograd.Function):
         plain: Callable[..., Tensor],
         backend: Backend,
     ) -> Tensor:
-        terms, ctx.statistics = backend.terms(source.detach(), target.detach(), order, scale)
+        ahead = ctx.needs_input_grad[:2] if summed else (False, False)
+        terms, ctx.statistics = backend.terms(source.detach(), target.detach(), order, scale, ahead=ahead)
         ctx.save_for_backward(source, target)
         ctx.order, ctx.scale, ctx.summed, ctx.plain, ctx.backend = order, scale, summed, plain, backend
         return terms[order] if summed else terms[:order]

@@ -3,7 +3,8 @@
 The mathematics stand in `kernels`, which does the same on a CPU. Triton's language has no types that mypy knows.
 
 Statistics are one float64 array: for each domain six rows of `width` (the mean minus the shift, central moments 2 to 6)
-and a seventh with the shift; after both domains the five norms.
+and a seventh with the shift; after both domains the five norms, and last a one, the upstream gradient of what small samples
+compute ahead.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CHUNKS = tl.constexpr(32)  # partial sums that are merged at a time
 
 def statistics_size(width: int) -> int:
     """Return the length of the statistics of two samples of that width."""
-    return 2 * 7 * width + 5
+    return 2 * 7 * width + 6
 
 
 @triton.jit
@@ -227,11 +228,60 @@ def _own_moments(sample, rows, width, columns, inside, inverse, own, ROWS: tl.co
 
 
 @triton.jit
+def _slope(statistics, width, columns, inside, norms, upstream, stride, j, order):
+    """Difference of one order times upstream gradient over norm; zero for orders that do not count."""
+    norm = tl.load(norms + j)
+    weight = tl.load(upstream + tl.minimum(j, order - 1) * stride).to(tl.float64)
+    factor = tl.where((j < order) & (norm != 0.0), weight / tl.where(norm != 0.0, norm, 1.0), 0.0)
+    ours = tl.load(statistics + j * width + columns, mask=inside, other=0.0)
+    theirs = tl.load(statistics + (SEVEN + j) * width + columns, mask=inside, other=0.0)
+    return (ours - theirs) * factor, factor
+
+
+@triton.jit
+def _write_gradient(
+    sample, gradient, rows, domain, chunk, chunks, columns, inside, width, inverse, statistics, upstream, stride, order,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    """Evaluate the gradient polynomial at every value of some columns, over every chunks-th tile of rows."""
+    norms = statistics + 2 * SEVEN * width
+    own = statistics + domain * SEVEN * width + columns
+    c2 = tl.load(own + width, mask=inside, other=0.0)
+    c3 = tl.load(own + 2 * width, mask=inside, other=0.0)
+    c4 = tl.load(own + 3 * width, mask=inside, other=0.0)
+    g1, factor = _slope(statistics, width, columns, inside, norms, upstream, stride, 0, order)
+    g2, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 1, order)
+    g3, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 2, order)
+    g4, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 3, order)
+    g5, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 4, order)
+    source_shift = tl.load(statistics + SIX * width + columns, mask=inside, other=0.0)
+    target_shift = tl.load(statistics + (SEVEN + SIX) * width + columns, mask=inside, other=0.0)
+    g1 += (source_shift - target_shift) * inverse * factor
+    share = (1.0 - 2.0 * domain) * inverse / rows
+    k0 = (share * (g1 - 3 * g3 * c2 - 4 * g4 * c3 - 5 * g5 * c4)).to(tl.float32)[None, :]
+    k1 = (share * 2 * g2).to(tl.float32)[None, :]
+    k2 = (share * 3 * g3).to(tl.float32)[None, :]
+    k3 = (share * 4 * g4).to(tl.float32)[None, :]
+    k4 = (share * 5 * g5).to(tl.float32)[None, :]
+    shift = tl.load(own + SIX * width, mask=inside, other=0.0).to(tl.float32)[None, :]
+    rest = tl.load(own, mask=inside, other=0.0).to(tl.float32)[None, :]
+    line = tl.arange(0, ROWS)
+    for start in range(chunk * ROWS, rows, chunks * ROWS):
+        row = start + line
+        mask = (row < rows)[:, None] & inside[None, :]
+        offset = row.to(tl.int64)[:, None] * width + columns[None, :]
+        values = tl.load(sample + offset, mask=mask, other=0.0).to(tl.float32)
+        z = (values - shift) * inverse - rest
+        slope = k0 + z * (k1 + z * (k2 + z * (k3 + z * k4)))
+        tl.store(gradient + offset, slope.to(gradient.dtype.element_ty), mask=mask)
+
+
+@triton.jit
 def small_terms(
     source, target, source_rows, target_rows, width, inverse, rounding, order, statistics, terms,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    source_gradient, target_gradient, source_needed, target_needed, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Everything up to the terms by one program: for small samples a launch costs more than the work."""
+    """Everything by one program, gradients of the sum included: for small samples a launch costs more than the work."""
     zero = tl.sum(tl.zeros((2,), tl.float64), 0)
     q1, q2, q3, q4, q5 = zero, zero, zero, zero, zero
     l1, l2, l3, l4, l5 = zero, zero, zero, zero, zero
@@ -264,17 +314,22 @@ def small_terms(
     total += _norm(q4, l4, rounding, 3, order, norms, terms)
     total += _norm(q5, l5, rounding, 4, order, norms, terms)
     tl.store(terms + order, total.to(tl.float32))
-
-
-@triton.jit
-def _slope(statistics, width, columns, inside, norms, upstream, stride, j, order):
-    """Difference of one order times upstream gradient over norm; zero for orders that do not count."""
-    norm = tl.load(norms + j)
-    weight = tl.load(upstream + tl.minimum(j, order - 1) * stride).to(tl.float64)
-    factor = tl.where((j < order) & (norm != 0.0), weight / tl.where(norm != 0.0, norm, 1.0), 0.0)
-    ours = tl.load(statistics + j * width + columns, mask=inside, other=0.0)
-    theirs = tl.load(statistics + (SEVEN + j) * width + columns, mask=inside, other=0.0)
-    return (ours - theirs) * factor, factor
+    one = norms + 5
+    tl.store(one, zero + 1.0)
+    tl.debug_barrier()  # What other threads of this program stored is read again.
+    for first in range(0, width, COLUMNS):
+        columns = first + tl.arange(0, COLUMNS)
+        inside = columns < width
+        if source_needed:
+            _write_gradient(
+                source, source_gradient, source_rows, 0, 0, 1, columns, inside, width, inverse, statistics,
+                one, 0, order, ROWS,
+            )  # fmt: skip
+        if target_needed:
+            _write_gradient(
+                target, target_gradient, target_rows, 1, 0, 1, columns, inside, width, inverse, statistics,
+                one, 0, order, ROWS,
+            )  # fmt: skip
 
 
 @triton.jit
@@ -283,7 +338,7 @@ def gradients(
     source_gradient, target_gradient, source_needed, target_needed, chunks,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Evaluate the gradient polynomial at every value, one program per (chunk of rows, block of columns, domain)."""
+    """Gradients of both domains, one program per (chunk of rows, block of columns, domain)."""
     chunk, block, domain = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     if domain == 0:
         sample, gradient, rows, needed = source, source_gradient, source_rows, source_needed
@@ -291,34 +346,7 @@ def gradients(
         sample, gradient, rows, needed = target, target_gradient, target_rows, target_needed
     if needed:
         columns = block * COLUMNS + tl.arange(0, COLUMNS)
-        inside = columns < width
-        norms = statistics + 2 * SEVEN * width
-        own = statistics + domain * SEVEN * width + columns
-        c2 = tl.load(own + width, mask=inside, other=0.0)
-        c3 = tl.load(own + 2 * width, mask=inside, other=0.0)
-        c4 = tl.load(own + 3 * width, mask=inside, other=0.0)
-        g1, factor = _slope(statistics, width, columns, inside, norms, upstream, stride, 0, order)
-        g2, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 1, order)
-        g3, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 2, order)
-        g4, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 3, order)
-        g5, _ = _slope(statistics, width, columns, inside, norms, upstream, stride, 4, order)
-        source_shift = tl.load(statistics + SIX * width + columns, mask=inside, other=0.0)
-        target_shift = tl.load(statistics + (SEVEN + SIX) * width + columns, mask=inside, other=0.0)
-        g1 += (source_shift - target_shift) * inverse * factor
-        share = (1.0 - 2.0 * domain) * inverse / rows
-        k0 = (share * (g1 - 3 * g3 * c2 - 4 * g4 * c3 - 5 * g5 * c4)).to(tl.float32)[None, :]
-        k1 = (share * 2 * g2).to(tl.float32)[None, :]
-        k2 = (share * 3 * g3).to(tl.float32)[None, :]
-        k3 = (share * 4 * g4).to(tl.float32)[None, :]
-        k4 = (share * 5 * g5).to(tl.float32)[None, :]
-        shift = tl.load(own + SIX * width, mask=inside, other=0.0).to(tl.float32)[None, :]
-        rest = tl.load(own, mask=inside, other=0.0).to(tl.float32)[None, :]
-        line = tl.arange(0, ROWS)
-        for start in range(chunk * ROWS, rows, chunks * ROWS):
-            row = start + line
-            mask = (row < rows)[:, None] & inside[None, :]
-            offset = row.to(tl.int64)[:, None] * width + columns[None, :]
-            values = tl.load(sample + offset, mask=mask, other=0.0).to(tl.float32)
-            z = (values - shift) * inverse - rest
-            slope = k0 + z * (k1 + z * (k2 + z * (k3 + z * k4)))
-            tl.store(gradient + offset, slope.to(gradient.dtype.element_ty), mask=mask)
+        _write_gradient(
+            sample, gradient, rows, domain, chunk, chunks, columns, columns < width, width, inverse, statistics,
+            upstream, stride, order, ROWS,
+        )  # fmt: skip
