@@ -3,8 +3,8 @@
 The mathematics stand in `kernels`, which does the same on a CPU. Triton's language has no types that mypy knows.
 
 Statistics are one float64 array: for each domain six rows of `width` (the mean minus the shift, central moments 2 to 6)
-and a seventh with the shift; after both domains the five norms, and last a one, the upstream gradient of what small samples
-compute ahead.
+and a seventh with the shift; after both domains the five norms, and last a one, the upstream gradient of what small
+samples compute ahead.
 """
 
 from __future__ import annotations
