@@ -8,6 +8,7 @@ import pytest
 import momentalign
 
 NAMES = [
+    "AdversarialLoss",
     "CMDLoss",
     "CORALLoss",
     "MANNClassifier",

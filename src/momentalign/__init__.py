@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from momentalign.discrepancies.adversarial import AdversarialLoss
     from momentalign.discrepancies.central_moment import CMDLoss, cmd, cmd_terms
     from momentalign.discrepancies.correlation import CORALLoss, coral
     from momentalign.discrepancies.maximum_mean import MMDLoss, mmd
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 # Public name -> the module that defines it; bound on first use, so that the import itself costs nothing.
 _HOMES = {
+    "AdversarialLoss": "momentalign.discrepancies.adversarial",
     "CMDLoss": "momentalign.discrepancies.central_moment",
     "CORALLoss": "momentalign.discrepancies.correlation",
     "MANNClassifier": "momentalign.estimators.classifier",
@@ -28,6 +30,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "AdversarialLoss",
     "CMDLoss",
     "CORALLoss",
     "MANNClassifier",

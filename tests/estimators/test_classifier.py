@@ -69,6 +69,7 @@ def test_every_discrepancy_trains(quick, problem, name):
         ("cv-cmd", ma.CMDLoss(4, cross=2)),
         ("mmd", ma.MMDLoss()),
         ("coral", ma.CORALLoss()),
+        ("dann", ma.AdversarialLoss(5)),
     ],
 )
 def test_a_name_is_the_loss_it_stands_for(quick, problem, assert_same_weights, name, loss):
@@ -78,7 +79,7 @@ def test_a_name_is_the_loss_it_stands_for(quick, problem, assert_same_weights, n
     )
     assert_same_weights(by_name, by_loss)
     assert (by_name.coefs_[0] != plain.coefs_[0]).any()
-    assert str(named_distance(name, 4)) == str(loss)
+    assert str(named_distance(name, 4, width=5)) == str(loss)
 
 
 @pytest.mark.parametrize("setting", [{"weight": 0.0}, {"discrepancy": None}])

@@ -12,7 +12,8 @@ from sklearn.exceptions import NotFittedError
 
 import momentalign as ma
 from momentalign.errors import DataNotFoundError, InvalidInputError, MomentAlignWarning
-from momentalign.training.checkpoints import read_folder, replace_file, write_folder
+from momentalign.files import replace_file
+from momentalign.training.checkpoints import read_folder, write_folder
 
 LABELS = {
     "int": np.array([3, -7]),

@@ -28,6 +28,7 @@ DISTANCES = {
     "cv-cmd": ma.CMDLoss(4, cross=2),
     "coral": ma.CORALLoss(),
     "mmd": ma.MMDLoss(beta=0.8),
+    "dann": ma.AdversarialLoss(7),
 }
 
 

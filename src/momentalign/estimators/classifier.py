@@ -18,6 +18,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
@@ -49,8 +50,9 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     hidden
         Units of each hidden layer; the last one is aligned.
     discrepancy
-        ``"cmd"``, ``"cv-cmd"`` (with all cross-variances), ``"mmd"``, ``"coral"``, None (plain network), or a
-        callable that takes two batches of activations and returns a scalar tensor, such as ``ma.MMDLoss(beta=1.2)``.
+        ``"cmd"``, ``"cv-cmd"`` (with all cross-variances), ``"mmd"``, ``"coral"``, ``"dann"`` (a domain classifier that
+        learns along), None (plain network), or a callable that takes two batches of activations and returns a scalar
+        tensor, such as ``ma.MMDLoss(beta=1.2)``.
     weight
         The weight :math:`\lambda` of the distance.
     n_moments
@@ -147,7 +149,8 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return self
 
     def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
-        recipe, distance = self._recipe(), named_distance(self.discrepancy, self.n_moments)
+        recipe = self._recipe()
+        distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
         weight = _read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
         domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
         self.classes_, codes = _encode(domains.labels)
@@ -234,8 +237,8 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         return Task(source[training], codes[training], target, len(self.classes_), **validation)
 
 
-def named_distance(discrepancy: str | Distance | None, n_moments: int) -> Distance | None:
-    """Return the distance a name stands for; callables are taken as they are."""
+def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width: int) -> Distance | None:
+    """Return the distance of `width` activations a name stands for; callables are taken as they are."""
     if discrepancy is None:
         return None
     if callable(discrepancy):
@@ -249,8 +252,10 @@ def named_distance(discrepancy: str | Distance | None, n_moments: int) -> Distan
         return MMDLoss()
     if discrepancy == "coral":
         return CORALLoss()
+    if discrepancy == "dann":
+        return AdversarialLoss(width)
     raise InvalidInputError(
-        f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", None or a callable, got {discrepancy!r}.'
+        f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", "dann", None or a callable, got {discrepancy!r}.'
     )
 
 

@@ -10,9 +10,9 @@ from contextlib import closing
 from typing import Any, TypeAlias
 
 from joblib import Parallel, delayed, parallel_config
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
-from momentalign.experiments.journal import Journal, cell_key
+from momentalign.journal import Journal, cell_key
 from momentalign.training.batched import one_thread
 
 __all__ = ["run_cells"]

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
 from momentalign.report.parts import ENVIRONMENT, Fact, facts
-from momentalign.training.checkpoints import replace_file
+from momentalign.files import replace_file
 
 __all__ = ["PAPER", "Section", "read_result", "render_page", "version_words", "write_page"]
 

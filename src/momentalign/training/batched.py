@@ -15,7 +15,7 @@ from torch import Tensor
 from momentalign.data.pairing import Rows
 from momentalign.errors import InvalidInputError
 from momentalign.networks import Layer, Matrix
-from momentalign.training.objective import StackDistance
+from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, Member, Optimizer, Recipe, Task, ValidationFigures
 
 __all__ = ["BatchedEngine", "cross_entropy", "make_optimizer", "one_thread"]
@@ -59,7 +59,8 @@ class BatchedEngine:
             for layer in zip(*starts, strict=True)
             for values in ([part.weight for part in layer], [part.bias[None] for part in layer])
         ]
-        self._optimizer = make_optimizer(recipe.optimizer, self._parameters)
+        self._adversaries = adversaries(members, recipe.hidden[-1], dtype=dtype, device=self._device)
+        self._optimizer = make_optimizer(recipe.optimizer, [*self._parameters, *self._adversaries])
         self._decay = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer, lambda update: 1.0 / (1.0 + recipe.optimizer.decay * update)
         )
@@ -67,7 +68,7 @@ class BatchedEngine:
 
     def _prepare(self) -> None:
         """Set what depends on which networks are left."""
-        self._distance = StackDistance(self._members if self._target is not None else [])
+        self._distance = StackDistance(self._members if self._target is not None else [], self._adversaries)
         self._weights = torch.tensor(
             [member.weight for member in self._members], dtype=self._dtype, device=self._device
         )
@@ -114,7 +115,7 @@ class BatchedEngine:
         """Go on with these networks only; the optimizer's state is cut along with the weights."""
         chosen = torch.tensor(indices, device=self._device)
         self._members = [self._members[index] for index in indices]
-        for parameter in self._parameters:
+        for parameter in (*self._parameters, *self._adversaries):
             state = self._optimizer.state[parameter]
             for name, value in state.items():
                 if isinstance(value, Tensor) and value.shape == parameter.shape:

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.files import replace_file
 
-__all__ = ["read_folder", "replace_file", "write_folder"]
+__all__ = ["read_folder", "write_folder"]
 
 MANIFEST = "manifest.json"
 FORMAT = "momentalign model"
@@ -82,34 +81,6 @@ def read_folder(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise DamagedFileError(f"{folder / name} holds values that are not finite in {key!r}; train it again.")
     return arrays, body["description"]
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file so that at any moment its old or its new content is there, whole; nothing else is left behind."""
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _flush_folder(path.parent)
-
-
-def _flush_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _canonical(body: Mapping[str, Any]) -> bytes:

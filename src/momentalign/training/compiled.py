@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss, interval_length
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
@@ -40,8 +41,10 @@ def is_compilable(task: Task, recipe: Recipe, members: Sequence[Member]) -> bool
     The answer depends on the task and the recipe, not on what has been compiled before nor on the number of
     networks: the same training gives the same bits on a fresh machine and in any stack.
     """
-    if len(recipe.hidden) != 1:
+    if len(recipe.hidden) != 1 or recipe.compiled is False:
         return False
+    if recipe.compiled:
+        return all(_objective(member) is not None for member in members)
     updates = recipe.max_epochs * len(recipe.epoch(task))
     rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
     products = recipe.max_epochs * rows * task.source.shape[1] * recipe.hidden[0]
@@ -112,7 +115,7 @@ class CompiledEngine:
 
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network."""
-        weight, bias, top, top_bias, units = self._networks[index].weights
+        weight, bias, top, top_bias, *_, units = self._networks[index].weights
         return [Layer(weight[:, :units].copy(), bias[:units].copy()), Layer(top[:, :units].T.copy(), top_bias.copy())]
 
     def retain(self, indices: Sequence[int]) -> None:
@@ -127,7 +130,7 @@ class _Network:
         bottom, top = member.start(task, recipe)
         self.units = bottom.weight.shape[1]
         parts = [_padded(part) for part in (bottom.weight, bottom.bias, top.weight.T)]
-        parts.append(top.bias.astype(np.float32))
+        parts += [top.bias.astype(np.float32), np.zeros_like(parts[1]), np.zeros(1, np.float32)]
         self.weights = (*parts, self.units)
         self._state = tuple(np.zeros_like(part) for part in parts for _ in range(2))
         self._objective = _objective(member)
@@ -176,6 +179,8 @@ def _objective(member: Member) -> tuple[int, float, int, float, float] | None:
     if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data" and distance.cross <= 2:
         kind = distance_loops.CMD if distance.cross == 1 else distance_loops.CV_CMD
         return (kind, weight, distance.n_moments, interval_length(distance.interval), 1.0)
+    if type(distance) is AdversarialLoss and not distance.hidden:
+        return (distance_loops.DANN, weight, 1, 1.0, 1.0)
     if type(distance) is CORALLoss:
         return (distance_loops.CORAL, weight, 1, 1.0, 1.0)
     if type(distance) is MMDLoss and distance.is_plain_gaussian:

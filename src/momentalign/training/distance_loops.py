@@ -19,11 +19,22 @@ from momentalign.discrepancies.fused.kernels import (
 )
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS
 
-__all__ = ["CMD", "CORAL", "CV_CMD", "MMD", "NO_DISTANCE", "add_distance", "dot", "exponential"]
+__all__ = [
+    "CMD",
+    "CORAL",
+    "CV_CMD",
+    "DANN",
+    "MMD",
+    "NO_DISTANCE",
+    "add_adversary",
+    "add_distance",
+    "dot",
+    "exponential",
+]
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 
-NO_DISTANCE, CMD, CV_CMD, CORAL, MMD = 0, 1, 2, 3, 4
+NO_DISTANCE, CMD, CV_CMD, CORAL, MMD, DANN = 0, 1, 2, 3, 4, 5
 
 ONE, HALF = np.float32(1.0), np.float32(0.5)
 FLOAT32_EPSILON = 2.0**-23
@@ -71,7 +82,7 @@ def add_distance(
 ) -> float:
     """Return the distance of source and target activations and write `strength` times its gradient to `delta`."""
     if kind == MMD:
-        return _mean_embedding(hidden[:rows], source, beta, strength, delta)
+        return _mean_embedding(hidden[:rows], source, active, beta, strength, delta)
     if kind == CORAL:
         delta[:rows] = np.float32(0.0)
         return _correlation(hidden, source, rows, active, strength, delta)
@@ -90,6 +101,36 @@ def add_distance(
     if kind == CV_CMD:
         terms[1] = _cross_variances(of_source, of_target, shifts, moments, scale, strength, delta)
     return float(terms[:order].sum())
+
+
+@compiled
+def add_adversary(
+    hidden: Array, source: int, rows: int, weight: Array, bias: Array, strength: float, delta: Array, gradient: Array
+) -> tuple[float, float]:
+    """Return the adversarial distance and the gradient of the classifier's bias; write that of its weight.
+
+    `strength` times the gradient for the activations is written to `delta`. The classifier goes the other way: its
+    gradients (`gradient` (units,) and the second value) are those of its own loss.
+    """
+    units = hidden.shape[1]
+    gradient[:] = np.float32(0.0)
+    value, total = 2.0 * math.log(2.0), 0.0
+    for i in range(rows):
+        activation, out = hidden[i], delta[i]
+        logit = np.float64(dot(activation, weight)) + bias[0]
+        probability = 1.0 / (1.0 + math.exp(-max(min(logit, 80.0), -80.0)))
+        if i < source:
+            error, logit = probability / source, -logit
+        else:
+            error = (probability - 1.0) / (rows - source)
+        value -= (max(-logit, 0.0) + math.log1p(math.exp(-abs(logit)))) / (source if i < source else rows - source)
+        error *= strength
+        total += error
+        narrow = np.float32(error)
+        for u in range(units):
+            out[u] = -narrow * weight[u]
+            gradient[u] += narrow * activation[u]
+    return value, total
 
 
 @compiled
@@ -182,35 +223,68 @@ def _correlation(hidden: Array, source: int, rows: int, active: int, strength: f
 
 
 @compiled
-def _mean_embedding(hidden: Array, source: int, beta: float, strength: float, delta: Array) -> float:
-    """Biased Gaussian MMD; `strength` times its gradient is written to `delta`."""
+def _gaussians(hidden: Array, active: int, beta: float) -> Array:
+    """Return exp(-beta |x - y|^2) of all pairs of rows: the upper half computed along rows, the lower one mirrored."""
     rows, units = hidden.shape
-    target = rows - source
-    signs = np.empty(rows, np.float32)
+    flipped = np.empty((units, rows), np.float32)
     squares = np.empty(rows, np.float32)
     for i in range(rows):
-        signs[i] = 1.0 / source if i < source else -1.0 / target
         squares[i] = dot(hidden[i], hidden[i])
-    kernel = np.empty(rows, np.float32)
-    negative = np.float32(-beta)
+        for u in range(units):
+            flipped[u, i] = hidden[i, u]
+    kernel = np.empty((rows, rows), np.float32)
+    negative, two, zero = np.float32(-beta), np.float32(-2.0), np.float32(0.0)
+    for i in range(rows):
+        line, own, others = kernel[i, i:], hidden[i], squares[i:]
+        for j in range(rows - i):
+            line[j] = squares[i] + others[j]
+        for u in range(0, active, 4):  # Units are filled up to more than four, with zeros.
+            a0, a1, a2, a3 = two * own[u], two * own[u + 1], two * own[u + 2], two * own[u + 3]
+            t0, t1, t2, t3 = flipped[u, i:], flipped[u + 1, i:], flipped[u + 2, i:], flipped[u + 3, i:]
+            for j in range(rows - i):
+                line[j] += (a0 * t0[j] + a1 * t1[j]) + (a2 * t2[j] + a3 * t3[j])
+        for j in range(rows - i):
+            line[j] = exponential(negative * max(line[j], zero))
+        for j in range(i):
+            kernel[i, j] = kernel[j, i]
+    return kernel
+
+
+@compiled
+def _mean_embedding(hidden: Array, source: int, active: int, beta: float, strength: float, delta: Array) -> float:
+    """Biased Gaussian MMD; `strength` times its gradient is written to `delta`."""
+    rows, units = hidden.shape
+    kernel = _gaussians(hidden, active, beta)
+    weighted, totals = np.zeros((units, rows), np.float32), np.zeros(rows)
+    signs = np.empty(rows, np.float32)
+    for i in range(rows):
+        signs[i] = 1.0 / source if i < source else -1.0 / (rows - source)
+        line = kernel[i]
+        for j in range(rows):
+            totals[j] += signs[i] * line[j]
+    for first in range(0, rows, 4):
+        _add_four(kernel, hidden, signs, first, active, weighted)
     value = 0.0
     for i in range(rows):
-        own, out = hidden[i], delta[i]
-        for j in range(rows):
-            kernel[j] = max(squares[i] + squares[j] - np.float32(2.0) * dot(own, hidden[j]), np.float32(0.0))
-        total = 0.0
-        for j in range(rows):
-            kernel[j] = signs[j] * exponential(negative * kernel[j])
-        for j in range(rows):
-            total += kernel[j]
+        value += signs[i] * totals[i]
+        factor = -4.0 * beta * strength * signs[i]
         for u in range(units):
-            out[u] = np.float32(total) * own[u]
-        for j in range(rows):
-            weight, other = kernel[j], hidden[j]
-            for u in range(units):
-                out[u] -= weight * other[u]
-        factor = np.float32(-4.0 * beta * strength * signs[i])
-        for u in range(units):
-            out[u] *= factor
-        value += signs[i] * total
+            delta[i, u] = np.float32(factor) * (np.float32(totals[i]) * hidden[i, u] - weighted[u, i])
     return value
+
+
+@compiled
+def _add_four(kernel: Array, hidden: Array, signs: Array, first: int, active: int, weighted: Array) -> None:
+    """Add the products of up to four rows of the kernel with their signed activations, unit by unit."""
+    rows = kernel.shape[0]
+    i1, i2, i3 = min(first + 1, rows - 1), min(first + 2, rows - 1), min(first + 3, rows - 1)
+    s0, zero = signs[first], np.float32(0.0)
+    s1 = signs[i1] if first + 1 < rows else zero  # Missing rows weigh nothing.
+    s2 = signs[i2] if first + 2 < rows else zero
+    s3 = signs[i3] if first + 3 < rows else zero
+    k0, k1, k2, k3 = kernel[first], kernel[i1], kernel[i2], kernel[i3]
+    for u in range(active):
+        out = weighted[u]
+        a0, a1, a2, a3 = s0 * hidden[first, u], s1 * hidden[i1, u], s2 * hidden[i2, u], s3 * hidden[i3, u]
+        for j in range(rows):
+            out[j] += (a0 * k0[j] + a1 * k1[j]) + (a2 * k2[j] + a3 * k3[j])

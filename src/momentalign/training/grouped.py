@@ -15,7 +15,7 @@ from torch import Tensor
 from momentalign.data.pairing import Rows
 from momentalign.networks import Layer, Matrix
 from momentalign.training.batched import cross_entropy, make_optimizer
-from momentalign.training.objective import StackDistance
+from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, ValidationFigures
 
 __all__ = ["GroupedEngine", "are_alike"]
@@ -50,7 +50,9 @@ class GroupedEngine:
             *(self._parameter(part).repeat(len(tasks), 1, 1) for part in (top, top_bias)),
         ]
         self._parameters = [parameter.contiguous().requires_grad_() for parameter in self._parameters]
-        self._optimizer = make_optimizer(recipe.optimizer, self._parameters)
+        every = self._members * len(tasks)
+        self._adversaries = adversaries(every, recipe.hidden[-1], dtype=torch.float32, device=self._device)
+        self._optimizer = make_optimizer(recipe.optimizer, [*self._parameters, *self._adversaries])
         self._decay = recipe.optimizer.decay
         self._updates = 0
         self._rate = recipe.optimizer.rate
@@ -62,7 +64,7 @@ class GroupedEngine:
 
     def _prepare(self) -> None:
         """Set what depends on which tasks are left."""
-        self._distance = StackDistance(self._members * len(self._tasks))
+        self._distance = StackDistance(self._members * len(self._tasks), self._adversaries)
         each = torch.tensor([member.weight for member in self._members], device=self._device)
         self._weights = each.repeat(len(self._tasks))
 
@@ -154,7 +156,7 @@ class GroupedEngine:
         if len(kept) == len(self._tasks):
             return
         networks = [p * len(self._members) + m for p in kept for m in range(len(self._members))]
-        for number, parameter in enumerate(self._parameters):
+        for number, parameter in enumerate((*self._parameters, *self._adversaries)):
             chosen = torch.tensor(kept if number < 2 else networks, device=self._device)
             for name, value in self._optimizer.state[parameter].items():
                 if isinstance(value, Tensor) and value.shape == parameter.shape:

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from momentalign.discrepancies.fused.kernels import compiled
-from momentalign.training.distance_loops import NO_DISTANCE, ONE, add_distance, dot
+from momentalign.training.distance_loops import DANN, NO_DISTANCE, ONE, add_adversary, add_distance, dot
 from momentalign.training.step_loops import ADAGRAD, adagrad_sparse, rates_of, step_dense, step_row, step_sparse
 
 __all__ = ["evaluate", "run_epoch", "run_epochs"]
@@ -43,8 +43,9 @@ def run_epoch(
     layout : tuple
         (first row of each batch and the end, source rows of each batch).
     network : tuple
-        W (inputs, padded units), b (padded units,), V transposed (classes, padded units), c (classes,), units. The
-        units are filled up with idle ones, whose weights and activations stay zero, to whole vector registers.
+        W (inputs, padded units), b (padded units,), V transposed (classes, padded units), c (classes,), weights
+        (padded units,) and bias (1,) of the domain classifier, units. The units are filled up with idle ones, whose
+        weights and activations stay zero, to whole vector registers.
     state : tuple
         Two arrays per weight for the optimizer.
     objective : tuple
@@ -56,7 +57,7 @@ def run_epoch(
     """
     sparse, dense, indptr, indices, values, pointers, column_rows, column_values, labels = data
     starts, sources = layout
-    weight, bias, top, top_bias, active = network
+    weight, bias, top, top_bias, adversary, adversary_bias, active = network
     kind, strength, order, scale, beta = objective
     batches = sources.shape[0]
     longest = 0
@@ -76,7 +77,12 @@ def run_epoch(
             _forward_dense(dense, first, rows, weight, bias, hidden)
         _sigmoid(hidden, rows, active)
         distance = 0.0
-        if kind != NO_DISTANCE and rows > source:
+        adversary_gradient, adversary_bias_gradient = np.zeros(units, np.float32), np.zeros(1, np.float32)
+        if kind == DANN and rows > source:
+            distance, adversary_bias_gradient[0] = add_adversary(
+                hidden, source, rows, adversary, adversary_bias, strength, delta, adversary_gradient
+            )
+        elif kind != NO_DISTANCE and rows > source:
             distance = add_distance(hidden, source, rows, active, kind, strength, order, scale, beta, delta)
         else:
             delta[:rows] = np.float32(0.0)
@@ -101,6 +107,9 @@ def run_epoch(
         for k in range(classes):
             step_row(top[k], top_gradient[k], state[4][k], state[5][k], rule[0], rates)
         step_row(top_bias, top_bias_gradient, state[6], state[7], rule[0], rates)
+        if kind == DANN:
+            step_row(adversary, adversary_gradient, state[8], state[9], rule[0], rates)
+            step_row(adversary_bias, adversary_bias_gradient, state[10], state[11], rule[0], rates)
         total_loss += loss
         total_distance += distance
     return total_loss / batches, total_distance / batches, step
@@ -128,7 +137,7 @@ def run_epochs(
 def evaluate(data: Arguments, network: Arguments) -> tuple[float, float]:
     """Return mean cross-entropy and accuracy on rows (is_sparse, dense, indptr, indices, values, labels)."""
     sparse, dense, indptr, indices, values, labels = data
-    weight, bias, top, top_bias, active = network
+    weight, bias, top, top_bias, _, _, active = network
     rows, chunk = labels.shape[0], 256
     hidden = np.empty((min(chunk, rows), weight.shape[1]), np.float32)
     outputs = np.empty(top.shape[0], np.float32)

@@ -8,22 +8,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from momentalign.discrepancies.adversarial import AdversarialLoss, stacked_adversarial
 from momentalign.discrepancies.central_moment import CMDLoss, interval_length, stacked_terms
 from momentalign.discrepancies.correlation import CORALLoss, stacked_coral
 from momentalign.discrepancies.maximum_mean import MMDLoss, stacked_mmd
 from momentalign.errors import InvalidInputError
 from momentalign.training.recipe import Distance, Member
 
-__all__ = ["StackDistance"]
+__all__ = ["StackDistance", "adversaries"]
 
 
 class StackDistance:
-    """Distances (stack,) of stacked activations (stack, rows, width)."""
+    """Distances (stack,) of stacked activations (stack, rows, width).
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    `adversaries` are the weights (stack, width, 1) and biases (stack, 1, 1) of :func:`adversaries`.
+    """
+
+    def __init__(self, members: Sequence[Member], adversaries: Sequence[Tensor] = ()) -> None:
         self.members = list(members)
+        self._adversaries = list(adversaries)
         self._groups = _group([member.distance if member.weight else None for member in members])
         self._kept: dict[str, Tensor] = {}
 
@@ -60,8 +65,15 @@ class StackDistance:
             return stacked_mmd(source, target, betas.to(source.dtype))
         if key == "coral":
             return stacked_coral(source, target)
+        if key == "dann":
+            return stacked_adversarial(source, target, *self._adversaries_of(indices, source))
         (distance,) = distances
         return _call(distance, source[0], target[0])
+
+    def _adversaries_of(self, indices: Sequence[int], source: Tensor) -> list[Tensor]:
+        if len(indices) == len(self.members):
+            return self._adversaries
+        return [part.index_select(0, self._constant("dann members", indices, source)) for part in self._adversaries]
 
     def _cmd(self, key: str, losses: Sequence[CMDLoss], source: Tensor, target: Tensor) -> Tensor:
         """All networks up to the highest order among them; each counts its own orders only."""
@@ -88,10 +100,29 @@ def _key(distance: Distance, index: int) -> str:
         return f"cmd cross={distance.cross} scale={interval_length(distance.interval)}"
     if type(distance) is MMDLoss and distance.is_plain_gaussian:
         return "mmd"
+    if type(distance) is AdversarialLoss and not distance.hidden:
+        return "dann"
     return "coral" if type(distance) is CORALLoss else f"call {index}"
 
 
+def adversaries(members: Sequence[Member], width: int, *, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+    """Return the domain classifiers of a stack, weights and biases from zero, to be trained; none where none is used.
+
+    Each is a linear classifier of its own, whatever the state of the :class:`AdversarialLoss` that asks for it.
+    """
+    if not any(type(member.distance) is AdversarialLoss for member in members):
+        return []
+    weight = torch.zeros(len(members), width, 1, dtype=dtype, device=device)
+    bias = torch.zeros(len(members), 1, 1, dtype=dtype, device=device)
+    return [weight.requires_grad_(), bias.requires_grad_()]
+
+
 def _call(distance: Distance | None, source: Tensor, target: Tensor) -> Tensor:
+    if isinstance(distance, nn.Module) and any(True for _ in distance.parameters()):
+        raise InvalidInputError(
+            f"discrepancy {type(distance).__name__} has weights of its own, which a stack does not train; use "
+            '"dann" or AdversarialLoss without hidden layers, or train with your own loop.'
+        )
     value = distance(source, target) if distance is not None else None
     if isinstance(value, Tensor) and value.ndim == 0 and (value.requires_grad or not source.requires_grad):
         return value[None]

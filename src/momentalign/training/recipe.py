@@ -107,6 +107,8 @@ class Recipe:
         Classes alternate in the source batches, smaller ones repeated.
     snapshot_every
         Keep the weights of every so many epochs; 0 keeps none.
+    compiled
+        None compiles the loops where a training is long enough; True for short trainings that are done many times.
     """
 
     hidden: tuple[int, ...] = (50,)
@@ -119,6 +121,7 @@ class Recipe:
     initializer: Initializer = "glorot_uniform"
     gain: float = 1.0
     snapshot_every: int = 0
+    compiled: bool | None = None
 
     def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
         """Return the rows of each update of an epoch: pairs of source and target batches."""

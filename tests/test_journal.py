@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.experiments.journal import Journal, cell_key
+from momentalign.journal import Journal, cell_key
 
 IDENTITY = {"what": "test", "versions": {"numpy": "2.0"}, "seeds": [0, 1]}
 
 # Appends the cells that are missing, with long results, and says when it begins.
 WRITER = """
 import hashlib, sys
-from momentalign.experiments.journal import Journal, cell_key
+from momentalign.journal import Journal, cell_key
 
 path, writer, count, length = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 journal = Journal(path, {"what": "test"})
@@ -186,7 +186,7 @@ def test_equal_identities_may_be_written_differently(path, journal):
 
 
 def test_a_journal_of_another_format_is_refused(path, journal, monkeypatch):
-    monkeypatch.setattr("momentalign.experiments.journal.FORMAT_VERSION", 2)
+    monkeypatch.setattr("momentalign.journal.FORMAT_VERSION", 2)
     with pytest.raises(DamagedFileError, match="has format 'momentalign journal' 1, this version reads"):
         Journal(path, IDENTITY)
 
@@ -209,11 +209,17 @@ def test_what_the_system_refuses_is_said_in_a_sentence(path, tmp_path, journal):
 
 
 def test_a_line_that_did_not_fit_is_an_error_and_cut_by_the_next(path, journal):
-    code = (
-        "import resource, sys; from momentalign.experiments.journal import Journal; "
-        f"journal = Journal(sys.argv[1], {IDENTITY!r}); limit = len(open(sys.argv[1], 'rb').read()) + 20; "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); journal.append({'seed': 3}, {'accuracy': 0.3})"
-    )
+    code = f"""
+import resource, sys
+from momentalign.journal import Journal
+journal = Journal(sys.argv[1], {IDENTITY!r})
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+resource.setrlimit(resource.RLIMIT_FSIZE, ({path.stat().st_size + 20}, hard))
+try:
+    journal.append({{"seed": 3}}, {{"accuracy": 0.3}})
+finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+"""
     before = path.read_bytes()
     failed = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert "InvalidInputError: the journal" in failed.stderr
@@ -246,7 +252,7 @@ def test_a_writer_waits_for_the_one_before(path, journal):
             [
                 sys.executable,
                 "-c",
-                "import sys; from momentalign.experiments.journal import Journal; "
+                "import sys; from momentalign.journal import Journal; "
                 f"journal = Journal(sys.argv[1], {IDENTITY!r}); journal.append({{'seed': 9}}, {{}})",
                 str(path),
             ]
@@ -260,7 +266,7 @@ def test_a_writer_waits_for_the_one_before(path, journal):
 
 
 def test_killed_writers_cost_nothing_but_time(path, tmp_path):
-    count, length = 400, 200
+    count, length = 400, 5
     rng = np.random.default_rng(7)
     for _ in range(20):
         writer = start_writer(path, count=count, length=length)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
+from momentalign.files import flush_folder
 
 __all__ = ["Journal", "cell_key"]
 
@@ -96,7 +97,7 @@ class Journal:
             if fresh or header[:-1].startswith(_content(handle)):
                 os.ftruncate(handle, 0)
                 _write(handle, header)
-        _flush_folder(self.path.parent)
+        flush_folder(self.path.parent)
 
     def _check_header(self, line: bytes) -> None:
         header = self._entry(line, 1, {"format", "format_version", "identity"})
@@ -219,14 +220,3 @@ def _content(handle: int) -> bytes:
 def _write(handle: int, line: bytes) -> None:
     if os.write(handle, line) < len(line):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make the name of a new file last."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,0 +1,131 @@
+r"""Aggregation: the linear combination of all models instead of the choice of one.
+
+M.-C. Dinu, M. Holzleitner, M. Beck, H. D. Nguyen, A. Huber, H. Eghbal-zadeh, B. A. Moser, S. V. Pereverzyev,
+S. Hochreiter, W. Zellinger: Addressing parameter choice issues in unsupervised domain adaptation by aggregation,
+ICLR 2023.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from momentalign.errors import InvalidInputError
+from momentalign.scores.inputs import Floats, read_labels, read_row_values, read_stack
+
+__all__ = ["aggregated_predictions", "aggregated_probabilities", "aggregation_coefficients"]
+
+
+def aggregation_coefficients(
+    *, target: ArrayLike, source: ArrayLike, labels: ArrayLike, weights: ArrayLike, rcond: float = 1e-2
+) -> Floats:
+    r"""Return the coefficients of the combination of models that has the least squared error on the target.
+
+    The error :math:`\mathbb E_T \lVert \sum_i c_i f_i - y \rVert^2` is smallest for :math:`c = G^{-1} g` with
+
+    .. math:: G_{ij} = \frac1m \sum_{x \in T} \langle f_i(x), f_j(x) \rangle, \qquad
+        g_i = \frac1n \sum_{(x, y) \in S} w(x)\, \langle y, f_i(x) \rangle,
+
+    y the label as a unit vector. The first needs no labels; the second, a mean over the labelled target, is replaced by
+    an importance-weighted one over the source.
+
+    Models that predict almost the same make G almost singular, and what is divided by then is noise: eigenvalues
+    below `rcond` times the largest are left out (pseudo-inverse). Should a single model have a smaller estimated
+    error :math:`c^\top G c - 2 c^\top g` than what is left, it is taken alone.
+
+    Parameters
+    ----------
+    target
+        Probabilities of the models on target rows, (models, rows, classes).
+    source
+        Probabilities of the same models on labelled source rows, best held-out ones, (models, other rows, classes).
+    labels
+        Codes of the source rows' classes, shape (other rows,).
+    weights
+        Importance weights of the source rows, from :func:`momentalign.scores.importance.importance_weights`.
+    rcond
+        Part of the largest eigenvalue below which eigenvalues are left out.
+
+    Returns
+    -------
+    NDArray
+        Shape (models,); the entries may be negative and need not sum to 1.
+
+    Examples
+    --------
+    Of two models the first is right and the second always undecided.
+
+    >>> right, undecided = [[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]
+    >>> stack = [right, undecided]
+    >>> aggregation_coefficients(target=stack, source=stack, labels=[0, 1], weights=[1.0, 1.0]).round(6) + 0.0
+    array([1., 0.])
+    """
+    of_target, of_source = read_stack(target, "target"), read_stack(source, "source")
+    models, rows, classes = of_source.shape
+    if (len(of_target), of_target.shape[2]) != (models, classes):
+        raise InvalidInputError(
+            f"target has {len(of_target)} models of {of_target.shape[2]} classes and source has {models} of {classes}; "
+            "give the same models in the same order."
+        )
+    codes = read_labels(labels, "labels", rows=rows, classes=classes)
+    importance = read_row_values(weights, "weights", rows=rows)
+    if not 0.0 <= rcond < 1.0:
+        raise InvalidInputError(f"rcond must be at least 0 and below 1, got {rcond}; try 0.01.")
+    gram = np.einsum("irk,jrk->ij", of_target, of_target) / of_target.shape[1]
+    moments = of_source[:, np.arange(rows), codes] @ importance / rows
+    return _solve(gram, moments, rcond)
+
+
+def aggregated_predictions(*, coefficients: ArrayLike, predictions: ArrayLike) -> Floats:
+    r"""Return :math:`\sum_i c_i f_i(x)` for each row, (rows, classes); the predicted class is its argmax.
+
+    Parameters
+    ----------
+    coefficients
+        Shape (models,), from :func:`aggregation_coefficients`.
+    predictions
+        Probabilities of the models, (models, rows, classes).
+
+    Examples
+    --------
+    >>> aggregated_predictions(coefficients=[2.0, -0.5], predictions=[[[0.75, 0.25]], [[0.5, 0.5]]])
+    array([[1.25, 0.25]])
+    """
+    stack = read_stack(predictions, "predictions")
+    factors = np.asarray(coefficients, dtype=np.float64)
+    if factors.shape != (len(stack),) or not np.isfinite(factors).all():
+        raise InvalidInputError(
+            f"coefficients must be {len(stack)} finite numbers, got shape {factors.shape}; give one per model."
+        )
+    return np.asarray(np.tensordot(factors, stack, axes=1))
+
+
+def aggregated_probabilities(*, coefficients: ArrayLike, predictions: ArrayLike) -> Floats:
+    r"""Return the aggregated predictions as probabilities: negative entries set to zero, rows divided by their sums.
+
+    The most probable class is that of :func:`aggregated_predictions`. A row without a positive entry is made
+    uniform.
+
+    Parameters
+    ----------
+    coefficients, predictions
+        As for :func:`aggregated_predictions`.
+
+    Examples
+    --------
+    >>> aggregated_probabilities(coefficients=[2.0, -0.5], predictions=[[[1.0, 0.0]], [[0.5, 0.5]]])
+    array([[1., 0.]])
+    """
+    positive = np.maximum(aggregated_predictions(coefficients=coefficients, predictions=predictions), 0.0)
+    positive[~positive.any(axis=1)] = 1.0
+    return np.asarray(positive / positive.sum(axis=1, keepdims=True))
+
+
+def _solve(gram: Floats, moments: Floats, rcond: float) -> Floats:
+    """Minimise c' G c - 2 c' g over the well-determined directions; a single model where that is better."""
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > rcond * values[-1]
+    combined = vectors[:, kept] @ (vectors[:, kept].T @ moments / values[kept])
+    candidates = np.vstack([combined, np.eye(len(moments))])
+    errors = np.einsum("ci,ij,cj->c", candidates, gram, candidates) - 2.0 * candidates @ moments
+    return np.asarray(candidates[errors.argmin()])

@@ -1,0 +1,156 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from momentalign.errors import InvalidInputError
+from momentalign.scores.importance import (
+    effective_sample_size,
+    importance_weights,
+    least_squares_ratio,
+    logistic_ratio,
+)
+
+
+@pytest.fixture
+def normals(rng):
+    """Source N(0, 1), target N(1/2, 1): the ratio at x is exp(x/2 - 1/8)."""
+    source, target = rng.normal(0.0, 1.0, (4000, 1)), rng.normal(0.5, 1.0, (2000, 1))
+    return source, target, np.exp(source[:, 0] / 2 - 1 / 8)
+
+
+def test_logistic_ratio_recovers_that_of_two_normals(normals):
+    source, target, truth = normals
+    ratio = logistic_ratio(source=source, target=target)
+    assert ratio.mean() == pytest.approx(1.0, abs=0.05)
+    assert np.abs(np.log(ratio / truth)).max() < 0.3
+    assert np.abs(ratio - truth).mean() < 0.05
+
+
+def test_the_ratio_does_not_depend_on_the_sizes_of_the_samples(normals):
+    source, target, truth = normals
+    few = logistic_ratio(source=source, target=target[:400])
+    assert few.mean() == pytest.approx(1.0, abs=0.1)
+    assert np.abs(few - truth).mean() < 0.1
+
+
+def test_weighted_source_means_become_target_means(normals):
+    source, target, _ = normals
+    weights = importance_weights(ratio=logistic_ratio(source=source, target=target))
+    assert (weights * source[:, 0]).mean() == pytest.approx(0.5, abs=0.05)
+    assert (weights * source[:, 0] ** 2).mean() == pytest.approx(1.25, abs=0.1)
+
+
+def test_rows_are_judged_by_classifiers_that_have_not_seen_them(rng):
+    """In as many dimensions as rows a classifier knows its own rows' domain; others' it cannot know."""
+    source, target = rng.normal(size=(60, 120)), rng.normal(size=(60, 120))
+    ratio = logistic_ratio(source=source, target=target, strength=100.0)
+    assert 0.3 < (ratio > 1.0).mean() < 0.7
+
+
+def test_columns_of_any_scale_count_alike(normals):
+    source, target, _ = normals
+    ratio = logistic_ratio(source=source, target=target)
+    assert logistic_ratio(source=1e-4 * source, target=1e-4 * target) == pytest.approx(ratio, rel=1e-3)
+
+
+@pytest.mark.parametrize("function", [logistic_ratio, least_squares_ratio])
+def test_sparse_features_give_the_same_ratio(function, rng):
+    source, target = (rng.poisson(rate, (300, 5)).astype(float) for rate in (0.3, 0.4))
+    dense = function(source=source, target=target)
+    assert function(source=sparse.csr_matrix(source), target=sparse.csr_matrix(target)) == pytest.approx(
+        dense, abs=1e-3
+    )
+    assert function(source=source, target=sparse.csr_matrix(target)) == pytest.approx(dense, abs=1e-3)
+
+
+def test_seeds_change_the_folds_only(normals):
+    source, target, _ = normals
+    first, again, other = (logistic_ratio(source=source, target=target, seed=seed) for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert 0.0 < np.abs(first - other).mean() < 0.05
+
+
+def test_domains_without_overlap_keep_finite_ratios():
+    ratio = logistic_ratio(source=np.zeros((50, 1)), target=np.ones((50, 1)), strength=1e12)
+    assert np.isfinite(ratio).all()
+    assert ratio.max() < 1e-3
+
+
+def test_least_squares_is_exact_where_the_ratio_is_linear():
+    # Source 1/4 on each point, target 1/16, 3/16, 5/16, 7/16: the ratio is 1/4 + x/2.
+    source = np.arange(4.0)[:, None]
+    target = np.repeat(source, [1, 3, 5, 7], axis=0)
+    assert least_squares_ratio(source=source, target=target, ridge=0.0) == pytest.approx([0.25, 0.75, 1.25, 1.75])
+
+
+def test_least_squares_averages_to_1_and_shrinks_with_the_ridge(normals):
+    source, target, truth = normals
+    near, far = (least_squares_ratio(source=source, target=target, ridge=ridge) for ridge in (0.0, 100.0))
+    assert near.mean() == pytest.approx(1.0, abs=0.02)
+    assert np.abs(near - truth).mean() < 0.15
+    assert np.abs(far - 1.0).max() < 0.03
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+def test_least_squares_ignores_constant_columns_and_offsets(normals, offset):
+    source, target, _ = (np.array(part) for part in normals)
+    expected = least_squares_ratio(source=source, target=target)
+    columns = [np.hstack([part + offset, np.full_like(part, 0.1)]) for part in (source, target)]
+    assert least_squares_ratio(source=columns[0], target=columns[1]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_least_squares_gives_no_negative_weight(rng):
+    ratio = least_squares_ratio(source=rng.normal(0, 1, (200, 1)), target=rng.normal(2, 1, (200, 1)), ridge=0.0)
+    assert ratio.min() == 0.0
+
+
+def test_large_ratios_are_cut_at_a_multiple_of_their_mean():
+    ratio = [1.0, 1.0, 1.0, 5.0]  # Mean 2, cut at 3: mean 3/2.
+    assert importance_weights(ratio=ratio, largest=1.5) == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2.0])
+    assert importance_weights(ratio=ratio, largest=math.inf) == pytest.approx([0.5, 0.5, 0.5, 2.5])
+
+
+def test_effective_sample_size_by_hand():
+    assert effective_sample_size(weights=[1.0, 3.0]) == pytest.approx(16 / 10)
+    assert effective_sample_size(weights=[1e-300, 3e-300]) == pytest.approx(16 / 10)
+
+
+@pytest.mark.parametrize("function", [logistic_ratio, least_squares_ratio])
+def test_both_domains_need_the_same_columns(function):
+    with pytest.raises(InvalidInputError, match="source has 2 columns and target has 3"):
+        function(source=np.zeros((5, 2)), target=np.zeros((5, 3)))
+    with pytest.raises(InvalidInputError, match="target holds NaN"):
+        function(source=[[0.0]], target=[[math.nan]])
+
+
+@pytest.mark.parametrize("folds", [1, 5])
+def test_folds_are_checked(folds):
+    with pytest.raises(InvalidInputError, match=rf"smaller domain \(4\), got {folds}"):
+        logistic_ratio(source=np.zeros((4, 1)), target=np.zeros((9, 1)), folds=folds)
+
+
+@pytest.mark.parametrize("strength", [0.0, math.inf, math.nan])
+def test_strength_is_checked(strength):
+    with pytest.raises(InvalidInputError, match="strength must be positive and finite"):
+        logistic_ratio(source=np.zeros((9, 1)), target=np.zeros((9, 1)), strength=strength)
+
+
+@pytest.mark.parametrize("ridge", [-1.0, math.inf, math.nan])
+def test_ridge_is_checked(ridge):
+    with pytest.raises(InvalidInputError, match="ridge must be at least 0 and finite"):
+        least_squares_ratio(source=[[0.0]], target=[[0.0]], ridge=ridge)
+
+
+@pytest.mark.parametrize("largest", [0.5, math.nan])
+def test_the_cut_is_checked(largest):
+    with pytest.raises(InvalidInputError, match="largest must be at least 1"):
+        importance_weights(ratio=[1.0], largest=largest)
+
+
+def test_weights_of_zero_everywhere_are_refused():
+    with pytest.raises(InvalidInputError, match="ratio is zero in every row"):
+        importance_weights(ratio=[0.0, 0.0])
+    with pytest.raises(InvalidInputError, match="weights are zero in every row"):
+        effective_sample_size(weights=[0.0, 0.0])
