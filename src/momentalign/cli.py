@@ -6,6 +6,8 @@ Exit codes: 0 done, 2 for what the user can mend (one line on standard error), 1
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -33,6 +35,10 @@ Out = Annotated[Path, typer.Option(help="The page to write; its results are writ
 Browser = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open the page in a browser (default: in a terminal).")
 ]
+ReviewData = Annotated[Path | None, typer.Option(help="Folder with amazon_reviews.npz (default: MOMENTALIGN_DATA).")]
+Jobs = Annotated[int, typer.Option(help="Processes to compute in; -1 takes every core.")]
+Device = Annotated[str, typer.Option(help="cpu, or cuda where there is one: all tasks side by side.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run finished.")]
 
 
 def main() -> None:
@@ -156,6 +162,90 @@ def reproduce_overpenalization(out: Out = Path("momentalign-overpenalization.htm
     for row in result["rows"]:
         typer.echo(f"{row['metric']:34s} left {row['left']:.6f}  right {row['right']:.6f}  closer: {row['prefers']}")
     _write(result, overpenalization_page(result), out, open_page, figures={"figure_2.svg": figure_2(result)})
+
+
+@reproduce.command("sentiment")
+def reproduce_sentiment(
+    methods: Annotated[str, typer.Option(help="Columns of the table, with commas.")] = "nn,dann,coral,tca,mmd,cmd",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Repetitions of every method on every task.")] = 10,
+    data: ReviewData = None,
+    jobs: Jobs = -1,
+    device: Device = "cpu",
+    fresh: Fresh = False,
+    out: Out = Path("momentalign-sentiment.html"),
+    open_page: Browser = None,
+) -> None:
+    """Section 6.3, Table 2: twelve tasks on the reviews, every method beside the paper's.
+
+    NN and CMD take a minute or two on two cores; the grid of MMD, 100 settings on each task, half an hour. Finished
+    parts are kept in a journal beside the page; a run that was stopped goes on where it was.
+
+    Examples: momentalign reproduce sentiment --data DIR; momentalign reproduce sentiment --methods nn,cmd --seeds 3
+    """
+    from momentalign.data.benchmarks import REVIEWS, find_file
+    from momentalign.experiments.review_cells import identity
+    from momentalign.experiments.sentiment import run
+    from momentalign.experiments.tables import compare, latex, markdown
+    from momentalign.report.sentiment import sentiment_page
+
+    find_file(REVIEWS, data)
+    chosen = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
+    with _counted("sentiment") as progress:
+        journal = _journal(out, identity("sentiment"), fresh=fresh)
+        result = run(chosen, journal, seeds=range(seeds), n_jobs=jobs, device=device, folder=data, progress=progress)
+    comparison = compare(result)
+    typer.echo(markdown(comparison))
+    figures = {"table_2.md": markdown(comparison), "table_2.tex": latex(comparison)}
+    _write(result, sentiment_page(result), out, open_page, figures=figures)
+
+
+@reproduce.command("sensitivity")
+def reproduce_sensitivity(
+    panels: Annotated[str, typer.Option(help="Parts of the figure, with commas.")] = "cmd_orders,mmd_betas,hidden",
+    data: ReviewData = None,
+    jobs: Jobs = -1,
+    device: Device = "cpu",
+    fresh: Fresh = False,
+    out: Out = Path("momentalign-sensitivity.html"),
+    open_page: Browser = None,
+) -> None:
+    """Section 6.6, Figure 5: accuracy on the reviews over the number of moments, beta, and the number of hidden nodes.
+
+    The grid of the CMD takes a few minutes on two cores, all panels about an hour. Finished parts are kept in a journal
+    beside the page; a run that was stopped goes on where it was.
+
+    Examples: momentalign reproduce sensitivity --data DIR; momentalign reproduce sensitivity --panels cmd_orders
+    """
+    from momentalign.data.benchmarks import REVIEWS, find_file
+    from momentalign.experiments.review_cells import identity
+    from momentalign.experiments.sensitivity import run
+    from momentalign.experiments.sensitivity_figures import claims
+    from momentalign.report.sensitivity import figure_5, sensitivity_page
+
+    find_file(REVIEWS, data)
+    chosen = list(dict.fromkeys(name.strip() for name in panels.split(",") if name.strip()))
+    with _counted("sensitivity") as progress:
+        journal = _journal(out, identity("sensitivity"), fresh=fresh)
+        result = run(chosen, journal, n_jobs=jobs, device=device, folder=data, progress=progress)
+    for claim in claims(result):
+        typer.echo(f"{'yes' if claim.holds else 'no':4s}{claim.paper}; here: {claim.here}")
+    _write(result, sensitivity_page(result), out, open_page, figures={"figure_5.svg": figure_5(result)})
+
+
+def _journal(out: Path, identity: dict[str, Any], *, fresh: bool) -> Any:
+    """The journal beside a page."""
+    from momentalign.journal import Journal
+
+    return Journal(out.with_suffix(".jsonl"), identity, fresh=fresh)
+
+
+@contextmanager
+def _counted(title: str) -> Iterator[Any]:
+    """Show how many parts are finished, in a terminal."""
+    from momentalign.estimators.progress import counting_progress
+
+    with counting_progress(title, verbose=int(sys.stderr.isatty())) as progress:
+        yield progress
 
 
 def _artificial(

@@ -15,7 +15,7 @@ MEMBERS = [Member(0), Member(1, 1.0, CMDLoss(3)), Member(2, 0.5, CMDLoss(5))]
 
 
 def _grouped(tasks, recipe):
-    engine = GroupedEngine(tasks, recipe, MEMBERS, device="cpu")
+    engine = GroupedEngine(tasks, recipe, [MEMBERS] * len(tasks), device="cpu")
     return stack._run(engine, tasks[0], recipe, MEMBERS * len(tasks), None)
 
 

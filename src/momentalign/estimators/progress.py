@@ -1,4 +1,4 @@
-"""A progress bar for training: epoch, source loss, distance, validation accuracy, time left."""
+"""Progress bars on standard error: the epochs of a training with its figures, and parts of a larger work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from momentalign.training.stack import EpochReport
 
-__all__ = ["training_progress"]
+__all__ = ["counting_progress", "training_progress"]
 
 
 @contextmanager
@@ -35,6 +35,21 @@ def training_progress(title: str, *, verbose: int) -> Iterator[Callable[[EpochRe
             bar.update(task, completed=report.epoch, total=report.max_epochs, figures=describe(report))
 
         yield show
+
+
+@contextmanager
+def counting_progress(title: str, *, verbose: int) -> Iterator[Callable[[int, int], None] | None]:
+    """Yield a function that takes the number of finished parts and of all, or None where `verbose` is 0."""
+    if not verbose:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda finished, every: bar.update(task, completed=finished, total=every)
 
 
 def describe(report: EpochReport) -> str:

@@ -1,4 +1,4 @@
-"""The grouped engine: the same networks on several tasks of one shape, side by side on an accelerator (Algorithm 1).
+"""The grouped engine: networks on several tasks of one shape, side by side on an accelerator (Algorithm 1).
 
 A single task leaves a large card waiting; twelve of them make every update one batched product that fills it. Rows
 live on the device as dense batches, laid out once.
@@ -32,25 +32,18 @@ def _shape(task: Task) -> tuple[object, ...]:
 
 
 class GroupedEngine:
-    """Trains every member on every task; network number ``task * members + member``."""
+    """Trains as many networks on every task; network number ``task * size + member``."""
 
-    def __init__(self, tasks: Sequence[Task], recipe: Recipe, members: Sequence[Member], *, device: str) -> None:
+    def __init__(
+        self, tasks: Sequence[Task], recipe: Recipe, members: Sequence[Sequence[Member]], *, device: str
+    ) -> None:
         self._device = torch.device(device)
-        self._members, self._tasks = list(members), list(range(len(tasks)))
-        self._active = list(range(len(tasks) * len(members)))
+        self._members, self._tasks = [list(own) for own in members], list(range(len(tasks)))
+        self._size = len(self._members[0])
+        self._active = list(range(len(tasks) * self._size))
         self._lay_out(tasks, recipe)
-        # A start depends on the seed and on shapes, which all tasks share.
-        starts = [member.start(tasks[0], recipe) for member in members]
-        bottom = np.concatenate([layers[0].weight for layers in starts], axis=1)
-        bias = np.concatenate([layers[0].bias for layers in starts])[None]
-        top = np.stack([layers[1].weight for layers in starts])
-        top_bias = np.stack([layers[1].bias for layers in starts])[:, None]
-        self._parameters = [
-            *(self._parameter(part).expand(len(tasks), -1, -1) for part in (bottom, bias)),
-            *(self._parameter(part).repeat(len(tasks), 1, 1) for part in (top, top_bias)),
-        ]
-        self._parameters = [parameter.contiguous().requires_grad_() for parameter in self._parameters]
-        every = self._members * len(tasks)
+        self._parameters = [part.requires_grad_() for part in self._starts(tasks, recipe)]
+        every = [member for own in self._members for member in own]
         self._adversaries = adversaries(every, recipe.hidden[-1], dtype=torch.float32, device=self._device)
         self._optimizer = make_optimizer(recipe.optimizer, [*self._parameters, *self._adversaries])
         self._decay = recipe.optimizer.decay
@@ -62,11 +55,23 @@ class GroupedEngine:
         self._warm = False
         self._prepare()
 
+    def _starts(self, tasks: Sequence[Task], recipe: Recipe) -> list[Tensor]:
+        """The weights training starts from: those of a task's hidden layers side by side, then the top layers."""
+        starts = [
+            [member.start(task, recipe) for member in own] for task, own in zip(tasks, self._members, strict=True)
+        ]
+        bottom = np.stack([np.concatenate([layers[0].weight for layers in own], axis=1) for own in starts])
+        bias = np.stack([np.concatenate([layers[0].bias for layers in own])[None] for own in starts])
+        top = np.stack([layers[1].weight for own in starts for layers in own])
+        top_bias = np.stack([layers[1].bias for own in starts for layers in own])[:, None]
+        parts = (bottom, bias, top, top_bias)
+        return [torch.tensor(part, dtype=torch.float32, device=self._device) for part in parts]
+
     def _prepare(self) -> None:
         """Set what depends on which tasks are left."""
-        self._distance = StackDistance(self._members * len(self._tasks), self._adversaries)
-        each = torch.tensor([member.weight for member in self._members], device=self._device)
-        self._weights = each.repeat(len(self._tasks))
+        every = [member for task in self._tasks for member in self._members[task]]
+        self._distance = StackDistance(every, self._adversaries)
+        self._weights = torch.tensor([member.weight for member in every], device=self._device)
 
     def _lay_out(self, tasks: Sequence[Task], recipe: Recipe) -> None:
         """Put the batches of all tasks on the device, source rows before target rows."""
@@ -140,7 +145,7 @@ class GroupedEngine:
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network, left on the device until someone wants the numbers."""
         position = self._positions()[index]
-        task, member = divmod(position, len(self._members))
+        task, member = divmod(position, self._size)
         bottom, bias, top, top_bias = (parameter.detach() for parameter in self._parameters)
         units = top.shape[1]
         place = slice(member * units, (member + 1) * units)
@@ -151,11 +156,11 @@ class GroupedEngine:
     def retain(self, indices: Sequence[int]) -> None:
         """Go on with these networks; a task none of whose networks trains any more is dropped."""
         self._active = [self._active[index] for index in indices]
-        alive = {network // len(self._members) for network in self._active}
+        alive = {network // self._size for network in self._active}
         kept = [position for position, task in enumerate(self._tasks) if task in alive]
         if len(kept) == len(self._tasks):
             return
-        networks = [p * len(self._members) + m for p in kept for m in range(len(self._members))]
+        networks = [p * self._size + m for p in kept for m in range(self._size)]
         for number, parameter in enumerate((*self._parameters, *self._adversaries)):
             chosen = torch.tensor(kept if number < 2 else networks, device=self._device)
             for name, value in self._optimizer.state[parameter].items():
@@ -172,25 +177,21 @@ class GroupedEngine:
     def _positions(self) -> list[int]:
         """Where the networks that still train stand among those that are computed."""
         place = {task: position for position, task in enumerate(self._tasks)}
-        size = len(self._members)
-        return [place[network // size] * size + network % size for network in self._active]
+        return [place[network // self._size] * self._size + network % self._size for network in self._active]
 
     def _hidden(self, rows: Tensor) -> Tensor:
         """Activations (networks, rows, units) of all networks by one batched product."""
         bottom, bias = self._parameters[:2]
         units = self._parameters[2].shape[1]
         together = torch.sigmoid(torch.baddbmm(bias, rows, bottom))
-        apart = together.view(*together.shape[:2], len(self._members), units).transpose(1, 2)
+        apart = together.view(*together.shape[:2], self._size, units).transpose(1, 2)
         return apart.reshape(-1, together.shape[1], units)
 
     def _outputs(self, hidden: Tensor) -> Tensor:
         return torch.baddbmm(self._parameters[3], hidden, self._parameters[2])
 
     def _per_network(self, labels: Tensor) -> Tensor:
-        return labels.repeat_interleave(len(self._members), 0)
-
-    def _parameter(self, values: np.ndarray) -> Tensor:
-        return torch.tensor(values, dtype=torch.float32, device=self._device)
+        return labels.repeat_interleave(self._size, 0)
 
 
 def _joined(source: Tensor, target: Tensor | None, rows: Rows, others: Rows | None) -> Tensor:

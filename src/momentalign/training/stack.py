@@ -87,17 +87,37 @@ def train_stack(
 
 
 def train_tasks(
-    tasks: Sequence[Task], recipe: Recipe, members: Sequence[Member], *, device: str = "cpu", n_jobs: int = 1
+    tasks: Sequence[Task],
+    recipe: Recipe,
+    members: Sequence[Member] | Sequence[Sequence[Member]],
+    *,
+    device: str = "cpu",
+    n_jobs: int = 1,
 ) -> list[list[TrainedNetwork]]:
     """Train one network per task and member; ``result[task][member]``.
 
-    On an accelerator tasks of one shape train side by side; elsewhere one after the other.
+    `members` are those of every task, or one sequence for each task, all of one length. On an accelerator tasks of one
+    shape train side by side; elsewhere one after the other.
     """
+    each = _members_of(tasks, members)
     if device == "cpu" or not are_alike(tasks, recipe):
-        return [train_stack(task, recipe, members, device=device, n_jobs=n_jobs) for task in tasks]
-    engine = GroupedEngine(tasks, recipe, members, device=device)
-    trained = _run(engine, tasks[0], recipe, list(members) * len(tasks), None)
-    return [trained[start : start + len(members)] for start in range(0, len(trained), len(members))]
+        return [
+            train_stack(task, recipe, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
+        ]
+    engine = GroupedEngine(tasks, recipe, each, device=device)
+    trained = _run(engine, tasks[0], recipe, [member for own in each for member in own], None)
+    return [trained[start : start + len(each[0])] for start in range(0, len(trained), len(each[0]))]
+
+
+def _members_of(tasks: Sequence[Task], members: Sequence[Member] | Sequence[Sequence[Member]]) -> list[list[Member]]:
+    """The members of each task."""
+    shared = [member for member in members if isinstance(member, Member)]
+    if len(shared) == len(members):
+        return [shared] * len(tasks)
+    each = [list(own) for own in members if not isinstance(own, Member)]
+    if len(each) != len(tasks) or len({len(own) for own in each}) > 1:
+        raise InvalidInputError("members must be one sequence for all tasks, or one of the same length for each task.")
+    return each
 
 
 def _run(

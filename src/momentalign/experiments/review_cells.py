@@ -1,0 +1,228 @@
+"""The cells of the experiments on product reviews: one task, one setting, some seeds or weights.
+
+Sections 6.3 and 6.6 of Zellinger et al. (2019). Counts of 5,000 words and pairs of words; 2,000 labelled reviews of one
+category, 2,000 unlabelled ones of another, all other reviews of that category for testing. One hidden layer of sigmoid
+units, Adagrad, batches of 300. What the paper leaves open is taken from the authors' protocol: both samples are
+shuffled once, the last 30 % of the source are held out to stop early, all methods start from the same weights after
+one epoch of SGD.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from momentalign.data.benchmarks import CATEGORIES, REVIEWS, Reviews, load_reviews
+from momentalign.discrepancies.adversarial import AdversarialLoss
+from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.estimators.transfer_components import TransferComponentAnalysis
+from momentalign.experiments.runner import Cell, run_cells
+from momentalign.journal import Journal, cell_key
+from momentalign.networks import Layer, outputs
+from momentalign.selection.reverse import reverse_scores
+from momentalign.training.recipe import Distance, Member, Optimizer, Recipe, Task, TrainedNetwork
+from momentalign.training.stack import train_tasks
+
+__all__ = ["TASKS", "ReviewTask", "compute_all", "identity", "read_task", "task_name"]
+
+LABELLED = 2000
+SHUFFLE_SEED = SELECTION_SEED = 0
+TASKS = tuple(itertools.permutations(CATEGORIES, 2))
+# What every method shares; a journal of another protocol is refused.
+PROTOCOL = {
+    "features": "counts", "hidden": 50, "optimizer": "adagrad", "learning_rate": 0.01, "batch_size": 300,
+    "max_epochs": 1500, "patience": 10, "held_out": 0.3,
+    "start": "lecun uniform, one epoch of SGD 0.1 in batches of 32",
+    "kept": "the epoch of the best accuracy on the held-out reviews",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ReviewTask:
+    """One task: what a network may see, and the target's other reviews with their labels for evaluation."""
+
+    task: Task
+    test: Any
+    test_labels: NDArray[np.intp]
+
+    def accuracy(self, layers: Sequence[Layer]) -> float:
+        """Share of the test reviews that a network labels right."""
+        return float((outputs(layers, self.test).argmax(axis=1) == self.test_labels).mean())
+
+
+def task_name(source: str, target: str) -> str:
+    """Return how a task is called in results: ``books->dvd``."""
+    return f"{source}->{target}"
+
+
+@cache
+def _reviews(folder: str | None) -> Reviews:
+    return load_reviews(folder)
+
+
+def read_task(source: str, target: str, *, features: str = "counts", folder: str | None = None) -> ReviewTask:
+    """Return one task; `features` are ``"counts"`` or ``"log"``, log(1 + count)."""
+    every = _reviews(folder)
+    order = np.random.default_rng(SHUFFLE_SEED).permutation(LABELLED)
+    training = round((1.0 - PROTOCOL["held_out"]) * LABELLED)  # type: ignore[operator]
+    rows, others = (every.rows[name].log1p() if features == "log" else every.rows[name] for name in (source, target))
+    rows, labels = rows[:LABELLED][order], every.labels[source][:LABELLED][order]
+    # As many target rows as source rows are paired with them; the held-out part has no partner.
+    task = Task(rows[:training], labels[:training], others[order[:training]], 2, rows[training:], labels[training:])
+    return ReviewTask(task, others[LABELLED:], every.labels[target][LABELLED:])
+
+
+def recipe_of(hidden: int) -> Recipe:
+    """Return the recipe of Section 6.3."""
+    return Recipe(hidden=(hidden,), initializer="lecun_uniform", compiled=True)
+
+
+def starts(tasks: Sequence[Task], recipe: Recipe, seeds: Sequence[int], *, device: str) -> list[list[Sequence[Layer]]]:
+    """Return the weights every method starts from, ``[task][seed]``: after one epoch of SGD on the source."""
+    warm_up = replace(
+        recipe, optimizer=Optimizer("sgd", 0.1, momentum=0.0), batch_size=32, max_epochs=1, patience=None, keep="last"
+    )
+    alone = [Task(task.source, task.labels, None, task.n_classes) for task in tasks]
+    trained = train_tasks(alone, warm_up, [Member(seed) for seed in seeds], device=device)
+    return [[network.layers for network in networks] for networks in trained]
+
+
+def distance_of(method: str, cell: Cell) -> Distance | None:
+    """Return the distance a method minimises, with the cell's ``beta``, ``n_moments`` and ``hidden``."""
+    if method in ("nn", "tca"):
+        return None
+    if method in ("cmd", "cv-cmd"):
+        return CMDLoss(cell.get("n_moments", 5), cross=2 if method == "cv-cmd" else 1)
+    if method == "mmd":
+        return MMDLoss(beta=cell["beta"])
+    return CORALLoss() if method == "coral" else AdversarialLoss(cell.get("hidden", 50))
+
+
+def compute_all(
+    cells: Iterable[Cell],
+    journal: Journal,
+    *,
+    folder: str | Path | None,
+    device: str = "cpu",
+    n_jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Compute the cells that the journal does not hold and return all results by their keys.
+
+    On the CPU each cell is a piece of work for one process; on an accelerator cells that differ in the task alone train
+    side by side.
+
+    A cell names ``method``, ``source``, ``target``, ``seeds``, and may have ``weight``, ``beta``, ``n_moments`` and
+    ``hidden``. With ``grid``, a list of weights, there is one network for each; with ``weights`` the cell asks for
+    their scores by reverse validation.
+    """
+    cells = list(cells)
+    where = None if folder is None else str(folder)
+    if device == "cpu":
+        return run_cells(cells, partial(compute, folder=where), journal, n_jobs=n_jobs, progress=progress)
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        shared = {name: value for name, value in cell.items() if name not in ("source", "target")}
+        groups.setdefault(cell_key(shared), []).append(cell)
+    done = journal.done()
+    for number, group in enumerate(groups.values()):
+        missing = [cell for cell in group if cell_key(cell) not in done]
+        for cell, result in zip(missing, compute_together(missing, folder=where, device=device), strict=True):
+            journal.append(cell, result)
+        if progress is not None:
+            progress(number + 1, len(groups))
+    done = journal.done()
+    return {cell_key(cell): done[cell_key(cell)] for cell in cells}
+
+
+def compute(cell: Cell, *, folder: str | None = None) -> dict[str, Any]:
+    """Compute one cell on the CPU."""
+    return compute_together([cell], folder=folder, device="cpu")[0]
+
+
+def compute_together(cells: Sequence[Cell], *, folder: str | None, device: str) -> list[dict[str, Any]]:
+    """Compute cells that differ in their task alone."""
+    if not cells:
+        return []
+    found = [read_task(cell["source"], cell["target"], folder=folder) for cell in cells]
+    cell = cells[0]
+    recipe = recipe_of(cell.get("hidden", 50))
+    if cell["method"] == "tca":
+        found = [_on_components(cell, task) for task in found]
+    if "weights" in cell:
+        return [{"scores": scores} for scores in _reverse_scores(cell, [task.task for task in found], recipe, device)]
+    tasks = [task.task for task in found]
+    members = [_members(cell, own) for own in starts(tasks, recipe, cell["seeds"], device=device)]
+    trained = train_tasks(tasks, recipe, members, device=device)
+    return [_figures(task, networks) for task, networks in zip(found, trained, strict=True)]
+
+
+def _members(cell: Cell, starts: Sequence[Sequence[Layer]]) -> list[Member]:
+    distance, weights = distance_of(cell["method"], cell), cell.get("grid", [cell.get("weight", 0.0)])
+    return [
+        Member(seed, weight, distance, initial=start)
+        for seed, start in zip(cell["seeds"], starts, strict=True)
+        for weight in weights
+    ]
+
+
+def _figures(found: ReviewTask, networks: Sequence[TrainedNetwork]) -> dict[str, Any]:
+    return {
+        "accuracy": [found.accuracy(network.layers) for network in networks],
+        "epochs": [network.n_epochs for network in networks],
+    }
+
+
+def _reverse_scores(cell: Cell, tasks: Sequence[Task], recipe: Recipe, device: str) -> list[list[float]]:
+    """Reverse accuracies [task][weight]."""
+    distance = distance_of(cell["method"], cell)
+    members = [Member(SELECTION_SEED, weight, distance) for weight in cell["weights"]]
+    found = []
+    for task in tasks:
+        source, labels = _all_of_source(task)
+        result = reverse_scores(
+            source, labels, task.target, task.n_classes, recipe, members, seed=SELECTION_SEED, device=device
+        )
+        found.append([float(score) for score in result.scores])
+    return found
+
+
+def _all_of_source(task: Task) -> tuple[Any, NDArray[np.intp]]:
+    parts: list[Any] = [task.source, task.validation]
+    rows = sparse.vstack(parts, format="csr")
+    return rows, np.concatenate([task.labels, np.asarray(task.validation_labels)])
+
+
+def _on_components(cell: Cell, found: ReviewTask) -> ReviewTask:
+    """The task with transfer components of both domains in place of counts, for a plain network."""
+    task = found.task
+    source, _ = _all_of_source(task)
+    components = TransferComponentAnalysis(n_components=cell["components"], mu=cell["mu"])
+    components.fit(source, X_target=task.target)
+    parts = [components.transform(rows).astype(np.float32) for rows in (task.source, task.validation, found.test)]
+    scale = parts[0].std(axis=0) + np.float32(1e-12)
+    rows, validation, test = (part / scale for part in parts)
+    seen = Task(rows, task.labels, None, task.n_classes, validation, task.validation_labels)
+    return ReviewTask(seen, test, found.test_labels)
+
+
+def identity(what: str) -> dict[str, Any]:
+    """Return what makes results of this experiment comparable."""
+    names = ("momentalign", "numpy", "scipy", "torch")
+    return {
+        "what": what,
+        "protocol": PROTOCOL,
+        "versions": {name: version(name) for name in names},
+        "data": {REVIEWS.name: REVIEWS.sha256},
+    }
