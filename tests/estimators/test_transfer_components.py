@@ -169,17 +169,19 @@ def test_one_domain_may_be_sparse_and_the_other_dense(shifted):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_sparse_rows_are_never_made_dense(kernel):
-    """600 rows of a million features would take 4.8 GB."""
-    rows = sparse.random(600, 1_000_000, density=1e-5, format="csr", random_state=0)
+def test_sparse_rows_are_never_made_dense(rng, solver, kernel):
+    """A hundred rows of 400,000 features would take 320 MB, and as much again for each product with all of them."""
+    few = sparse.csr_matrix(rng.normal(size=(100, 5)) * [9.0, 7.0, 5.0, 3.0, 2.0])
+    many = sparse.random(100, 400_000, density=1e-5, format="csr", random_state=0)
+    rows = sparse.hstack([few, many], format="csr")
     tracemalloc.start()
     try:
-        model = TransferComponentAnalysis(2, kernel).fit(rows[:400], X_target=rows[400:])
-        assert model.transform(rows).shape == (600, 2)
+        model = TransferComponentAnalysis(2, kernel, gamma=0.01).fit(rows[:60], X_target=rows[60:])
+        assert model.transform(rows).shape == (100, 2)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 200e6
+    assert peak < 60e6
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -191,6 +193,16 @@ def test_components_have_the_dtype_of_the_rows(shifted, dtype):
     assert model.transform(rows).dtype == dtype
     expected = TransferComponentAnalysis(2).fit(X, X_target=X_target).transform(X_target)
     np.testing.assert_allclose(model.transform(rows), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e58])
+def test_no_unit_of_measurement_is_too_small_or_too_large(rng, scale):
+    """With the weight of the penalty in the unit that goes with it."""
+    X, X_target = rng.normal(size=(400, 60)), rng.normal(size=(300, 60)) + 1.0
+    expected = TransferComponentAnalysis(5).fit(X, X_target=X_target)
+    model = TransferComponentAnalysis(5, mu=scale**4).fit(X * scale, X_target=X_target * scale)
+    np.testing.assert_allclose(model.eigenvalues_, expected.eigenvalues_, rtol=1e-9)
+    np.testing.assert_allclose(model.transform(X * scale) / scale, expected.transform(X), atol=1e-6)
 
 
 @pytest.mark.parametrize("y", [None, "labels", np.array(["?", None], dtype=object), np.full(90, np.nan)])
@@ -304,8 +316,12 @@ DATA = [
     ("equal rows", lambda X, T: (np.full((9, 2), 0.1), np.full((5, 2), 0.1)), r"^X has rows that are all the same"),
     ("many equal rows", lambda X, T: (np.full((900, 2), 0.1), None), r"^X has rows that are all the same"),
     ("zeros", lambda X, T: (sparse.csr_matrix((9, 2)), None), r"^X has rows that are all the same"),
-    ("huge values", lambda X, T: (_with(X, 1e200), T), r"^X holds values too large"),
-    ("large values", lambda X, T: (_with(X, 1e90), T), r"^X holds values too large"),
+    ("huge values", lambda X, T: (_with(X, 1e200), T), r"^X or X_target holds 1e\+200, too large"),
+    (
+        "huge values in a sparse target",
+        lambda X, T: (X, sparse.csr_matrix(_with(T, -1e61))),
+        r"holds 1e\+61, too large",
+    ),
 ]
 
 

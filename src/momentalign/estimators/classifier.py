@@ -9,10 +9,11 @@ import math
 import numbers
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils.multiclass import check_classification_targets
@@ -23,10 +24,12 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.aggregation import train_aggregated
 from momentalign.estimators.domains import naming, read_domains
 from momentalign.estimators.progress import training_progress
 from momentalign.moments import read_order
 from momentalign.networks import Layer, Matrix, activations, outputs, probabilities
+from momentalign.scores.aggregation import aggregated_probabilities
 from momentalign.training.recipe import Distance, Member, Optimizer, OptimizerName, Recipe, Task
 from momentalign.training.stack import train_stack
 
@@ -54,7 +57,9 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         learns along), None (plain network), or a callable that takes two batches of activations and returns a scalar
         tensor, such as ``ma.MMDLoss(beta=1.2)``.
     weight
-        The weight :math:`\lambda` of the distance.
+        The weight :math:`\lambda` of the distance. ``"auto"`` trains networks with several weights and combines them
+        without target labels; each is trained a second time, on all rows, for as many epochs as the held-out ones
+        said.
     n_moments
         The number of moments of ``"cmd"`` and ``"cv-cmd"``.
     optimizer
@@ -82,6 +87,9 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         Weights (inputs, outputs) and biases of each layer.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights were kept.
+    networks_, coefficients_
+        The networks whose probabilities are combined, each as (coefs, intercepts), and their coefficients: one network
+        with coefficient 1 unless ``weight="auto"``, where ``coefs_`` are those of the largest coefficient.
     history_ : dict of list
         Per epoch: ``source_loss``, ``distance``, ``validation_loss``, ``validation_accuracy``.
 
@@ -100,7 +108,7 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         self,
         hidden: Sequence[int] = (50,),
         discrepancy: str | Distance | None = "cmd",
-        weight: float = 1.0,
+        weight: float | Literal["auto"] = 1.0,
         n_moments: int = 5,
         optimizer: OptimizerName = "adagrad",
         learning_rate: float | None = None,
@@ -151,7 +159,8 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
         recipe = self._recipe()
         distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
-        weight = _read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+        automatic = isinstance(self.weight, str) and self.weight == "auto"
+        weight = 1.0 if automatic else _read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
         domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
         self.classes_, codes = _encode(domains.labels)
         if len(self.classes_) < 2:
@@ -159,27 +168,40 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
                 f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
             )
         seed = _read_seed(self.random_state)
-        task = self._task(domains.source, codes, domains.target, seed)
-        member = Member(seed, weight if domains.target is not None else 0.0, distance)
-        with training_progress(type(self).__name__, verbose=self.verbose) as progress:
-            (network,) = train_stack(task, recipe, [member], device=_read_device(self.device), progress=progress)
-        self.coefs_ = [layer.weight.astype(np.float32) for layer in network.layers]
-        self.intercepts_ = [layer.bias.astype(np.float32) for layer in network.layers]
+        task, device = self._task(domains.source, codes, domains.target, seed), _read_device(self.device)
+        if automatic and domains.target is not None and distance is not None:
+            whole = _joined(task)
+            networks, self.coefficients_, chosen = train_aggregated(
+                task, whole, recipe, distance, seed=seed, device=device
+            )
+        else:
+            member = Member(seed, weight if domains.target is not None else 0.0, distance)
+            with training_progress(type(self).__name__, verbose=self.verbose) as progress:
+                networks = train_stack(task, recipe, [member], device=device, progress=progress)
+            self.coefficients_, chosen = np.ones(1), 0
+        self.networks_ = [_as_saved(network.layers) for network in networks]
+        (self.coefs_, self.intercepts_), network = self.networks_[chosen], networks[chosen]
         self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
         self.history_ = dict(vars(network.history))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row, in order."""
-        scores = self._apply(outputs, X)
+        one = len(self._fitted_networks()) == 1
+        scores = self._apply(outputs, X, *self.networks_[0]) if one else self.predict_proba(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the probability of each class, (rows, classes), in the order of ``classes_``."""
-        return self._apply(probabilities, X)
+        stack = np.stack([self._apply(probabilities, X, *network) for network in self._fitted_networks()])
+        if len(stack) == 1:
+            return np.asarray(stack[0])
+        combined = aggregated_probabilities(coefficients=self.coefficients_, predictions=stack.astype(np.float64))
+        return combined.astype(stack.dtype, copy=False)
 
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the hidden activations of each row, (rows, width), values in [0, 1]."""
-        return self._apply(activations, X)
+        self._fitted_networks()
+        return self._apply(activations, X, self.coefs_, self.intercepts_)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder: safetensors and a JSON manifest; read it back with ``ma.load(path)``."""
@@ -187,14 +209,16 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
         save(self, path)
 
-    def _apply(self, function: Any, X: Any) -> NDArray[np.floating[Any]]:
+    def _fitted_networks(self) -> list[tuple[list[NDArray[Any]], list[NDArray[Any]]]]:
         check_is_fitted(self)
+        return self.networks_
+
+    def _apply(
+        self, function: Any, X: Any, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]
+    ) -> NDArray[np.floating[Any]]:
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         # In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
-        layers = [
-            Layer(w.astype(np.float64), b.astype(np.float64))
-            for w, b in zip(self.coefs_, self.intercepts_, strict=True)
-        ]
+        layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
         chunks = [X[start : start + CHUNK].astype(np.float64) for start in range(0, X.shape[0], CHUNK)]
         return np.concatenate([function(layers, rows) for rows in chunks]).astype(X.dtype, copy=False)
 
@@ -257,6 +281,21 @@ def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width:
     raise InvalidInputError(
         f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", "dann", None or a callable, got {discrepancy!r}.'
     )
+
+
+def _joined(task: Task) -> Task:
+    """The task with the held-out rows among the others, in an order that does not depend on which were held out."""
+    if task.validation is None or task.validation_labels is None:
+        return task
+    parts: list[Any] = [task.source, task.validation]
+    rows = sparse.vstack(parts, format="csr") if sparse.issparse(task.source) else np.concatenate(parts)
+    labels = np.concatenate([task.labels, task.validation_labels])
+    order = np.random.default_rng(len(labels)).permutation(len(labels))
+    return Task(rows[order], labels[order], task.target, task.n_classes)
+
+
+def _as_saved(layers: Sequence[Layer]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    return [layer.weight.astype(np.float32) for layer in layers], [layer.bias.astype(np.float32) for layer in layers]
 
 
 def _encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:

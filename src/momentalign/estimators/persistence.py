@@ -28,9 +28,11 @@ def save(estimator: Any, path: str | Path) -> None:
     from momentalign import __version__
 
     check_is_fitted(estimator)
-    arrays = {}
-    for index, (weight, bias) in enumerate(zip(estimator.coefs_, estimator.intercepts_, strict=True)):
-        arrays[f"coef_{index}"], arrays[f"intercept_{index}"] = weight, bias
+    arrays = _named(estimator.coefs_, estimator.intercepts_)
+    if len(estimator.networks_) > 1:
+        arrays["coefficients"] = estimator.coefficients_
+        for number, network in enumerate(estimator.networks_):
+            arrays |= _named(*network, prefix=f"network_{number}_")
     description = {
         "class": type(estimator).__name__,
         "momentalign": __version__,
@@ -72,13 +74,17 @@ def _build(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -
     name = description["class"]
     estimator = getattr(importlib.import_module(_HOMES[name]), name)(**description["parameters"])
     estimator.hidden = tuple(estimator.hidden)
-    count = len(arrays) // 2
-    if set(arrays) != {f"{part}_{index}" for part in ("coef", "intercept") for index in range(count)}:
-        raise ValueError("weights and biases are expected, nothing else")
     if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
         raise ValueError("weights are floating-point numbers")
-    estimator.coefs_ = [arrays[f"coef_{index}"] for index in range(count)]
-    estimator.intercepts_ = [arrays[f"intercept_{index}"] for index in range(count)]
+    count = len(estimator.hidden) + 1
+    coefficients = arrays.get("coefficients", np.ones(1))
+    prefixes = [f"network_{number}_" for number in range(len(coefficients))] if "coefficients" in arrays else []
+    expected = {name for prefix in ("", *prefixes) for name in _names(count, prefix)}
+    if set(arrays) - {"coefficients"} != expected or coefficients.ndim != 1:
+        raise ValueError(f"weights and biases of {count} layers, of their shapes, are expected, nothing else")
+    estimator.coefs_, estimator.intercepts_ = _network(arrays, count, "")
+    estimator.coefficients_ = coefficients
+    estimator.networks_ = [_network(arrays, count, prefix) for prefix in prefixes or [""]]
     estimator.classes_ = _read_labels(description["classes"])
     estimator.n_features_in_ = int(description["features"])
     if description["feature_names"]:
@@ -91,13 +97,27 @@ def _build(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -
     return estimator
 
 
+def _named(coefs: Any, intercepts: Any, *, prefix: str = "") -> dict[str, NDArray[Any]]:
+    return dict(zip(_names(len(coefs), prefix), [*coefs, *intercepts], strict=True))
+
+
+def _names(count: int, prefix: str) -> list[str]:
+    return [f"{prefix}{part}_{index}" for part in ("coef", "intercept") for index in range(count)]
+
+
+def _network(arrays: Mapping[str, NDArray[Any]], count: int, prefix: str) -> tuple[list[Any], list[Any]]:
+    parts = [arrays[name] for name in _names(count, prefix)]
+    return parts[:count], parts[count:]
+
+
 def _check_shapes(estimator: Any) -> None:
     sizes = [estimator.n_features_in_, *estimator.hidden, len(estimator.classes_)]
     expected = list(pairwise(sizes))
-    if [weight.shape for weight in estimator.coefs_] != expected:
-        raise ValueError(f"weights of shapes {expected} are expected")
-    if [bias.shape for bias in estimator.intercepts_] != [(units,) for _, units in expected]:
-        raise ValueError("biases do not fit the weights")
+    for coefs, intercepts in [(estimator.coefs_, estimator.intercepts_), *estimator.networks_]:
+        if [weight.shape for weight in coefs] != expected:
+            raise ValueError(f"weights of shapes {expected} are expected")
+        if [bias.shape for bias in intercepts] != [(units,) for _, units in expected]:
+            raise ValueError("biases do not fit the weights")
 
 
 def _plain(name: str, value: Any) -> Any:

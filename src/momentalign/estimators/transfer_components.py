@@ -28,7 +28,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
@@ -40,14 +40,18 @@ __all__ = ["TransferComponentAnalysis"]
 
 Kernel: TypeAlias = Literal["linear", "rbf"]
 Floats: TypeAlias = NDArray[np.float64]
+# A symmetric operator and the number of eigenpairs -> the largest eigenvalues, rising, and their eigenvectors.
+Solver: TypeAlias = Callable[[LinearOperator, int], tuple[Floats, Floats]]
 
 # Rows that are transformed at once: bounds the kernel matrix between new and training rows.
 CHUNK = 4096
-# For so few rows, or for more components than this part of the rows, Lanczos steps are not faster than a dense solver.
+# For so few rows, or for more components than this part of them, Lanczos steps are not faster than a dense solver.
 FEW_ROWS = 500
 LARGE_PART = 0.125
 # Restarts after which the Lanczos method gives way to the dense solver; data that are not degenerate take below ten.
 RESTARTS = 40
+# Beyond this, fourth powers of many features leave float64.
+LARGEST = 1e60
 # A part of the kernel matrix below this is rounding.
 ROUNDING = 1e-13
 
@@ -62,8 +66,8 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     Parameters
     ----------
     n_components
-        The number of components. Where there are fewer, as many as there are: at most one less than the rows and, with a
-        linear kernel, one per feature; directions without variance are left out.
+        The number of components. Where there are fewer, as many as there are: at most one less than the rows and, with
+        a linear kernel, one per feature; directions without variance are left out.
     kernel
         ``"linear"``: :math:`x^T z`, or ``"rbf"``: :math:`\exp(-\gamma \lVert x - z \rVert^2)`.
     gamma
@@ -143,11 +147,33 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         domains = read_domains(self, X, _no_labels(X), X_target, sample_domain=sample_domain)
         self.X_fit_ = _all_rows(domains)
         self.gamma_ = 1.0 / self.n_features_in_ if self.gamma is None else float(self.gamma)
-        kernel = self._training_kernel()
-        _refuse_useless_rows(kernel)
-        most = min(self.n_components, *(self.X_fit_.shape if self.kernel == "linear" else self.X_fit_.shape[:1]))
-        self.weights_, self.eigenvalues_ = _components(kernel, _contrast(domains), mu=float(self.mu), count=most)
+        rows, features = self.X_fit_.shape
+        count = min(self.n_components, rows, features if self.kernel == "linear" else rows)
+        self.weights_, self.eigenvalues_ = self._components(_contrast(domains), count)
         self.n_components_ = len(self.eigenvalues_)
+
+    def _components(self, contrast: Floats, count: int) -> tuple[Floats, Floats]:
+        if _is_worth_lanczos(len(contrast), count):
+            try:
+                return _components(self._kernel_operator(), contrast, mu=self.mu, count=count, solver=_lanczos)
+            except ArpackNoConvergence:
+                pass
+        kernel = aslinearoperator(self._kernel_matrix())
+        return _components(kernel, contrast, mu=self.mu, count=count, solver=_dense_solver)
+
+    def _kernel_operator(self) -> LinearOperator:
+        """K as something that multiplies vectors, which for a linear kernel needs no matrix."""
+        if self.kernel == "linear":
+            rows = aslinearoperator(self.X_fit_)
+            return rows @ rows.T
+        return aslinearoperator(self._kernel_matrix())
+
+    def _kernel_matrix(self, rows: Matrix = None) -> Floats:
+        """The kernel of rows, all training rows unless given, with the training rows."""
+        rows = self.X_fit_ if rows is None else rows
+        if self.kernel == "linear":
+            return np.asarray(linear_kernel(rows, self.X_fit_))
+        return np.asarray(rbf_kernel(rows, self.X_fit_, gamma=self.gamma_))
 
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the components of each row, (rows, n_components_): its kernel with the training rows times W."""
@@ -159,14 +185,7 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _embed(self, rows: Matrix) -> Floats:
         if self.kernel == "linear":
             return np.asarray(rows @ (self.X_fit_.T @ self.weights_))
-        return np.asarray(rbf_kernel(rows, self.X_fit_, gamma=self.gamma_) @ self.weights_)
-
-    def _training_kernel(self) -> LinearOperator:
-        """K as something that multiplies vectors, which for a linear kernel needs no K."""
-        if self.kernel == "linear":
-            rows = aslinearoperator(self.X_fit_)
-            return rows @ rows.T
-        return aslinearoperator(rbf_kernel(self.X_fit_, gamma=self.gamma_))
+        return self._kernel_matrix(rows) @ self.weights_
 
     @property
     def _n_features_out(self) -> int:
@@ -204,9 +223,11 @@ def _refuse_bad_number(value: object, name: str, *, example: str) -> None:
 def _all_rows(domains: Domains) -> Matrix:
     """Training rows of both domains in float64, those of the source first."""
     parts = [part for part in (domains.source, domains.target) if part is not None]
-    if sparse.issparse(parts[0]):
-        return sparse.vstack(parts, format="csr").astype(np.float64)
-    return np.concatenate(parts).astype(np.float64)
+    stack: Any = (lambda blocks: sparse.vstack(blocks, format="csr")) if sparse.issparse(parts[0]) else np.concatenate
+    rows = stack(parts).astype(np.float64)
+    if (largest := abs(rows).max()) > LARGEST:
+        raise InvalidInputError(f"X or X_target holds {largest:g}, too large for a kernel; scale its columns first.")
+    return rows
 
 
 def _contrast(domains: Domains) -> Floats:
@@ -218,38 +239,40 @@ def _contrast(domains: Domains) -> Floats:
     return np.repeat([1.0 / rows, -1.0 / target_rows], [rows, target_rows])
 
 
-def _refuse_useless_rows(kernel: LinearOperator) -> None:
-    with np.errstate(over="ignore", invalid="ignore"):
-        image = kernel @ _start(kernel.shape[0])
-        length = np.linalg.norm(image)
-        if not np.isfinite(length**2):
-            raise InvalidInputError("X holds values too large for a kernel matrix; scale its columns first.")
-    if np.linalg.norm(image - image.mean()) <= ROUNDING * length:
+def _is_worth_lanczos(rows: int, count: int) -> bool:
+    return rows > FEW_ROWS and count < LARGE_PART * rows
+
+
+def _components(
+    kernel: LinearOperator, contrast: Floats, *, mu: float, count: int, solver: Solver
+) -> tuple[Floats, Floats]:
+    """Return the weights W, one column per component, and the eigenvalues, falling."""
+    size = _size(kernel)
+    unit, mu = kernel * (1.0 / size), mu / size**2  # The same problem, of a size that solvers are made for.
+    root = _inverse_root(unit @ contrast, mu)
+
+    def apply(vectors: Floats) -> Floats:
+        images = unit @ root(vectors)
+        return root(unit @ (images - images.mean(axis=0)))
+
+    values, vectors = solver(LinearOperator(kernel.shape, matvec=apply, matmat=apply, dtype=np.float64), count)
+    kept = np.flatnonzero(values > len(contrast) * np.finfo(float).eps * values.max())[::-1]
+    weights = root(vectors[:, kept])
+    weights /= np.sqrt((weights * (kernel @ weights)).sum(axis=0))
+    largest = np.abs(weights).argmax(axis=0)
+    return weights * np.sign(weights[largest, np.arange(len(kept))]), values[kept] / mu
+
+
+def _size(kernel: LinearOperator) -> float:
+    """Return roughly how large K is, or say that it has nothing to find."""
+    image = kernel @ _start(kernel.shape[0])
+    size = float(np.linalg.norm(image))
+    if np.linalg.norm(image - image.mean()) <= ROUNDING * size:
         raise InvalidInputError(
             "X has rows that are all the same to the kernel, there is no component to find; give rows that differ or, "
             'with kernel="rbf", a larger gamma.'
         )
-
-
-def _start(size: int) -> Floats:
-    return np.random.default_rng(0).standard_normal(size)
-
-
-def _components(kernel: LinearOperator, contrast: Floats, *, mu: float, count: int) -> tuple[Floats, Floats]:
-    """Return the weights W, one column per component, and the eigenvalues, falling."""
-    root = _inverse_root(kernel @ contrast, mu)
-
-    def apply(vectors: Floats) -> Floats:
-        images = kernel @ root(vectors)
-        return root(kernel @ (images - images.mean(axis=0)))
-
-    size = kernel.shape[0]
-    values, vectors = _leading(LinearOperator((size, size), matvec=apply, matmat=apply, dtype=np.float64), count)
-    kept = values > size * np.finfo(float).eps * values[0]
-    weights = root(vectors[:, kept])
-    weights /= np.sqrt((weights * (kernel @ weights)).sum(axis=0))
-    largest = np.abs(weights).argmax(axis=0)
-    return weights * np.sign(weights[largest, np.arange(len(largest))]), values[kept] / mu
+    return size
 
 
 def _inverse_root(difference: Floats, mu: float) -> Callable[[Floats], Floats]:
@@ -264,14 +287,18 @@ def _inverse_root(difference: Floats, mu: float) -> Callable[[Floats], Floats]:
     return root
 
 
-def _leading(operator: LinearOperator, count: int) -> tuple[Floats, Floats]:
-    """Return the largest eigenvalues of a symmetric operator, falling, and their eigenvectors as columns."""
+def _lanczos(operator: LinearOperator, count: int) -> tuple[Floats, Floats]:
+    """Return the largest eigenvalues of a symmetric operator, rising, and their eigenvectors as columns."""
+    values, vectors = eigsh(operator, k=count, v0=_start(operator.shape[0]), maxiter=RESTARTS, rng=0)
+    return values, vectors
+
+
+def _dense_solver(operator: LinearOperator, count: int) -> tuple[Floats, Floats]:
+    """Return the same as `_lanczos`, by way of the whole matrix."""
     size = operator.shape[0]
-    if size > FEW_ROWS and count < LARGE_PART * size:
-        try:
-            values, vectors = eigsh(operator, k=count, v0=_start(size), maxiter=RESTARTS, rng=0)
-            return values[::-1], vectors[:, ::-1]
-        except ArpackNoConvergence:
-            pass
     values, vectors = eigh(operator @ np.eye(size), subset_by_index=[size - count, size - 1])
-    return values[::-1], vectors[:, ::-1]
+    return values, vectors
+
+
+def _start(size: int) -> Floats:
+    return np.random.default_rng(0).standard_normal(size)
