@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all bench lint clean
+.PHONY: demo test test-all bench bench-peers lint clean
 
 demo: $(READY)
 	$(BIN)/momentalign demo
@@ -17,6 +17,9 @@ test-all: lint
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+bench-peers: $(READY)
+	$(BIN)/python -m benchmarks.peers
 
 lint: $(READY)
 	$(BIN)/ruff check .

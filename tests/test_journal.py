@@ -266,12 +266,12 @@ def test_a_writer_waits_for_the_one_before(path, journal):
 
 
 def test_killed_writers_cost_nothing_but_time(path, tmp_path):
-    count, length = 400, 5
+    count, length = 4000, 5
     rng = np.random.default_rng(7)
     for _ in range(20):
         writer = start_writer(path, count=count, length=length)
         assert writer.stdout.readline() == "ready\n"
-        time.sleep(rng.uniform(0, 0.05))
+        time.sleep(rng.uniform(0, 0.03))
         writer.send_signal(signal.SIGKILL)
         writer.communicate()
         assert writer.returncode == -signal.SIGKILL

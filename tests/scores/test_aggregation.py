@@ -82,12 +82,18 @@ def test_almost_equal_models_share_their_coefficient(problem):
     assert shared == pytest.approx([single[0] / 2, single[0] / 2], rel=1e-6)
 
 
-def test_a_single_model_is_taken_where_the_cut_leaves_a_worse_combination():
-    """The direction that tells right from wrong has the smaller eigenvalue, and is cut."""
-    right, wrong = np.eye(2)[[0, 1]], np.eye(2)[[1, 0]]
-    stack = [right, 0.9 * wrong + 0.1 * right]
-    arguments = {"target": stack, "source": stack, "labels": [0, 1], "weights": [1.0, 1.0]}
-    assert aggregation_coefficients(**arguments, rcond=0.95).tolist() == [1.0, 0.0]
+def test_a_large_cut_leaves_what_the_models_have_in_common(problem):
+    target, source, labels, weights, _ = problem()
+    common = aggregation_coefficients(target=target, source=source, labels=labels, weights=weights, rcond=0.9)
+    leading = np.linalg.eigh(np.einsum("irk,jrk->ij", target, target))[1][:, -1]
+    assert abs(common @ leading) == pytest.approx(np.linalg.norm(common))
+    assert common.min() > 0.0
+
+
+def test_models_are_averaged_where_no_row_counts():
+    stack = [np.eye(2), np.full((2, 2), 0.5)]
+    coefficients = aggregation_coefficients(target=stack, source=stack, labels=[0, 1], weights=[0.0, 0.0])
+    assert coefficients.tolist() == [0.5, 0.5]
 
 
 def test_predictions_are_combined_row_by_row():

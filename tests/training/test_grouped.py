@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.errors import InvalidInputError
 from momentalign.training import stack
 from momentalign.training.grouped import GroupedEngine, are_alike
 from momentalign.training.recipe import Member, Optimizer, Recipe
@@ -70,3 +71,40 @@ def test_grouped_tasks_on_a_gpu():
             torch.testing.assert_close(
                 ours.history.source_loss[:5], theirs.history.source_loss[:5], atol=1e-3, rtol=1e-3
             )
+
+
+def test_members_of_each_task_are_its_own(make_task):
+    tasks = [make_task(seed=seed) for seed in range(2)]
+    own = [[Member(5, 1.0, CMDLoss(2)), Member(6)], [Member(7), Member(8, 2.0, CMDLoss(3))]]
+    engine = GroupedEngine(tasks, RECIPE, own, device="cpu")
+    together = stack._run(engine, tasks[0], RECIPE, [member for members in own for member in members], None)
+    alone = [network for task, members in zip(tasks, own, strict=True) for network in train_stack(task, RECIPE, members)]
+    for ours, theirs in zip(together, alone, strict=True):
+        assert ours.n_epochs == theirs.n_epochs
+        np.testing.assert_allclose(ours.layers[0].weight, theirs.layers[0].weight, atol=2e-3)
+    by_task = train_tasks(tasks, RECIPE, own)
+    np.testing.assert_array_equal(by_task[1][1].layers[0].weight, alone[3].layers[0].weight)
+
+
+def test_stopped_networks_give_up_their_room(make_task):
+    tasks = [make_task(seed=seed) for seed in range(2)]
+    members = [[Member(seed, 0.5, CMDLoss(2)) for seed in range(4)]] * 2
+    cut = GroupedEngine(tasks, RECIPE, members, device="cpu")
+    whole = GroupedEngine(tasks, RECIPE, members, device="cpu")
+    for engine in (cut, whole):
+        engine.run_epochs(2)
+    cut.retain([1, 3, 6])
+    assert len(cut._slots[0]) == 2
+    for engine in (cut, whole):
+        engine.run_epochs(3)
+    for position, network in enumerate([1, 3, 6]):
+        for left, right in zip(cut.layers(position), whole.layers(network), strict=True):
+            torch.testing.assert_close(left.weight, right.weight, atol=1e-6, rtol=1e-5)
+    np.testing.assert_allclose(cut.validate().loss, whole.validate().loss[[1, 3, 6]], rtol=1e-5)
+
+
+def test_members_that_fit_no_task_are_refused(make_task):
+    tasks = [make_task(seed=seed) for seed in range(2)]
+    for members in ([[Member(0)]], [[Member(0)], [Member(1), Member(2)]]):
+        with pytest.raises(InvalidInputError, match="one of the same length for each task"):
+            train_tasks(tasks, RECIPE, members)

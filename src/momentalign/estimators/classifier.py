@@ -311,7 +311,7 @@ def _encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 def _as_float32(rows: Matrix, name: str) -> Matrix:
     with np.errstate(over="ignore"):
-        narrow = rows.astype(np.float32)
+        narrow = rows.astype(np.float32, copy=False)
     if not np.isfinite(narrow.data if hasattr(narrow, "tocsr") else narrow).all():
         raise InvalidInputError(f"{name} holds values too large for float32; scale its columns first.")
     return narrow

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
+from scipy.linalg.blas import dsymv
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
@@ -158,7 +159,7 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 return _components(self._kernel_operator(), contrast, mu=self.mu, count=count, solver=_lanczos)
             except ArpackNoConvergence:
                 pass
-        kernel = aslinearoperator(self._kernel_matrix())
+        kernel = _symmetric_operator(self._kernel_matrix())
         return _components(kernel, contrast, mu=self.mu, count=count, solver=_dense_solver)
 
     def _kernel_operator(self) -> LinearOperator:
@@ -166,7 +167,7 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if self.kernel == "linear":
             rows = aslinearoperator(self.X_fit_)
             return rows @ rows.T
-        return aslinearoperator(self._kernel_matrix())
+        return _symmetric_operator(self._kernel_matrix())
 
     def _kernel_matrix(self, rows: Matrix = None) -> Floats:
         """The kernel of rows, all training rows unless given, with the training rows."""
@@ -237,6 +238,14 @@ def _contrast(domains: Domains) -> Floats:
         return np.zeros(rows)
     target_rows = domains.target.shape[0]
     return np.repeat([1.0 / rows, -1.0 / target_rows], [rows, target_rows])
+
+
+def _symmetric_operator(matrix: Floats) -> LinearOperator:
+    """Products with vectors that read half of a symmetric matrix: its way through memory is what they wait for."""
+    columns = np.asfortranarray(matrix.T)
+    return LinearOperator(
+        matrix.shape, matvec=lambda vector: dsymv(1.0, columns, vector), matmat=columns.__matmul__, dtype=np.float64
+    )
 
 
 def _is_worth_lanczos(rows: int, count: int) -> bool:

@@ -30,7 +30,7 @@ from momentalign.estimators.transfer_components import TransferComponentAnalysis
 from momentalign.experiments.runner import Cell, run_cells
 from momentalign.journal import Journal, cell_key
 from momentalign.networks import Layer, outputs
-from momentalign.selection.reverse import reverse_scores
+from momentalign.selection.side_by_side import Domains, reverse_scores_of_tasks
 from momentalign.training.recipe import Distance, Member, Optimizer, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import train_tasks
 
@@ -188,14 +188,9 @@ def _reverse_scores(cell: Cell, tasks: Sequence[Task], recipe: Recipe, device: s
     """Reverse accuracies [task][weight]."""
     distance = distance_of(cell["method"], cell)
     members = [Member(SELECTION_SEED, weight, distance) for weight in cell["weights"]]
-    found = []
-    for task in tasks:
-        source, labels = _all_of_source(task)
-        result = reverse_scores(
-            source, labels, task.target, task.n_classes, recipe, members, seed=SELECTION_SEED, device=device
-        )
-        found.append([float(score) for score in result.scores])
-    return found
+    domains = [Domains(*_all_of_source(task), task.target) for task in tasks]
+    scores = reverse_scores_of_tasks(domains, 2, recipe, members, seed=SELECTION_SEED, device=device)
+    return [[float(score) for score in own] for own in scores]
 
 
 def _all_of_source(task: Task) -> tuple[Any, NDArray[np.intp]]:
@@ -219,10 +214,11 @@ def _on_components(cell: Cell, found: ReviewTask) -> ReviewTask:
 
 def identity(what: str) -> dict[str, Any]:
     """Return what makes results of this experiment comparable."""
-    names = ("momentalign", "numpy", "scipy", "torch")
+    from momentalign import __version__
+
     return {
         "what": what,
         "protocol": PROTOCOL,
-        "versions": {name: version(name) for name in names},
+        "versions": {"momentalign": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
         "data": {REVIEWS.name: REVIEWS.sha256},
     }

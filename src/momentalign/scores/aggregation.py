@@ -17,7 +17,7 @@ __all__ = ["aggregated_predictions", "aggregated_probabilities", "aggregation_co
 
 
 def aggregation_coefficients(
-    *, target: ArrayLike, source: ArrayLike, labels: ArrayLike, weights: ArrayLike, rcond: float = 1e-2
+    *, target: ArrayLike, source: ArrayLike, labels: ArrayLike, weights: ArrayLike, rcond: float = 0.1
 ) -> Floats:
     r"""Return the coefficients of the combination of models that has the least squared error on the target.
 
@@ -29,9 +29,13 @@ def aggregation_coefficients(
     y the label as a unit vector. The first needs no labels; the second, a mean over the labelled target, is replaced by
     an importance-weighted one over the source.
 
-    Models that predict almost the same make G almost singular, and what is divided by then is noise: eigenvalues
-    below `rcond` times the largest are left out (pseudo-inverse). Should a single model have a smaller estimated
-    error :math:`c^\top G c - 2 c^\top g` than what is left, it is taken alone.
+    Models that predict almost the same make G almost singular, and what is divided by then is noise: eigenvalues below
+    `rcond` times the largest are left out (pseudo-inverse). The largest belongs to what the models have in common, so
+    that a large `rcond` comes close to their plain average. Where every weight is zero, and so g, they are averaged.
+
+    The result is as good as the weights. A model that is less confident on the target than on the source has a small
+    :math:`G_{ii}` beside its :math:`g_i` and gets a large coefficient, unless the weights know of the difference: keep
+    models that were not adapted out of the stack.
 
     Parameters
     ----------
@@ -70,7 +74,7 @@ def aggregation_coefficients(
     codes = read_labels(labels, "labels", rows=rows, classes=classes)
     importance = read_row_values(weights, "weights", rows=rows)
     if not 0.0 <= rcond < 1.0:
-        raise InvalidInputError(f"rcond must be at least 0 and below 1, got {rcond}; try 0.01.")
+        raise InvalidInputError(f"rcond must be at least 0 and below 1, got {rcond}; try 0.1.")
     gram = np.einsum("irk,jrk->ij", of_target, of_target) / of_target.shape[1]
     moments = of_source[:, np.arange(rows), codes] @ importance / rows
     return _solve(gram, moments, rcond)
@@ -122,10 +126,9 @@ def aggregated_probabilities(*, coefficients: ArrayLike, predictions: ArrayLike)
 
 
 def _solve(gram: Floats, moments: Floats, rcond: float) -> Floats:
-    """Minimise c' G c - 2 c' g over the well-determined directions; a single model where that is better."""
+    """Solve G c = g in the well-determined directions."""
+    if not moments.any():
+        return np.full(len(moments), 1.0 / len(moments))
     values, vectors = np.linalg.eigh(gram)
     kept = values > rcond * values[-1]
-    combined = vectors[:, kept] @ (vectors[:, kept].T @ moments / values[kept])
-    candidates = np.vstack([combined, np.eye(len(moments))])
-    errors = np.einsum("ci,ij,cj->c", candidates, gram, candidates) - 2.0 * candidates @ moments
-    return np.asarray(candidates[errors.argmin()])
+    return np.asarray(vectors[:, kept] @ (vectors[:, kept].T @ moments / values[kept]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,9 @@ class CompiledTask:
     """The rows of a task laid out batch by batch, shared by all networks of a stack."""
 
     def __init__(self, task: Task, recipe: Recipe) -> None:
+        is_sparse = _is_mostly_zero(task.source)
+        if is_sparse:
+            task = replace(task, **{name: _as_csr(getattr(task, name)) for name in ("source", "target", "validation")})
         blocks, labels, source_sizes = [], [], []
         for source_rows, target_rows in recipe.epoch(task):
             parts, codes = [task.source[source_rows]], [task.labels[source_rows]]
@@ -76,7 +80,6 @@ class CompiledTask:
             blocks.append(_stack_rows(parts))
             labels.append(np.concatenate(codes))
             source_sizes.append(len(source_rows))
-        is_sparse = _is_mostly_zero(task.source)
         starts = np.cumsum([0, *(block.shape[0] for block in blocks)])
         self.layout = (starts, np.array(source_sizes))
         self.data = (
@@ -192,6 +195,15 @@ def _is_mostly_zero(rows: Matrix) -> bool:
     if sparse.issparse(rows):
         return True
     return bool(np.count_nonzero(rows) < SPARSE_BELOW * rows.size and rows.shape[1] >= 16)
+
+
+def _as_csr(rows: Matrix | None) -> Matrix | None:
+    """Rows as CSR, dense ones read once."""
+    if rows is None or sparse.issparse(rows):
+        return rows
+    from momentalign.training.loops import nonzeros
+
+    return sparse.csr_matrix(nonzeros(np.ascontiguousarray(rows, dtype=np.float32)), shape=rows.shape)
 
 
 def _stack_rows(blocks: list[Matrix]) -> Matrix:

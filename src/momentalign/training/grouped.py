@@ -6,6 +6,7 @@ live on the device as dense batches, laid out once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,9 @@ from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, ValidationFigures
 
 __all__ = ["GroupedEngine", "are_alike"]
+
+# Weights move, and an epoch is recorded anew, when this part of the networks of a task or fewer still train.
+WORTH_REARRANGING = 0.7
 
 
 def are_alike(tasks: Sequence[Task], recipe: Recipe) -> bool:
@@ -38,12 +42,14 @@ class GroupedEngine:
         self, tasks: Sequence[Task], recipe: Recipe, members: Sequence[Sequence[Member]], *, device: str
     ) -> None:
         self._device = torch.device(device)
-        self._members, self._tasks = [list(own) for own in members], list(range(len(tasks)))
-        self._size = len(self._members[0])
-        self._active = list(range(len(tasks) * self._size))
+        self._members = [member for own in members for member in own]
+        size = len(members[0])
+        # The networks of each task that are computed, side by side, and those that still train among all of them.
+        self._slots = [list(range(first, first + size)) for first in range(0, len(self._members), size)]
+        self._active = list(range(len(self._members)))
         self._lay_out(tasks, recipe)
         self._parameters = [part.requires_grad_() for part in self._starts(tasks, recipe)]
-        every = [member for own in self._members for member in own]
+        every = self._members
         self._adversaries = adversaries(every, recipe.hidden[-1], dtype=torch.float32, device=self._device)
         self._optimizer = make_optimizer(recipe.optimizer, [*self._parameters, *self._adversaries])
         self._decay = recipe.optimizer.decay
@@ -58,7 +64,8 @@ class GroupedEngine:
     def _starts(self, tasks: Sequence[Task], recipe: Recipe) -> list[Tensor]:
         """The weights training starts from: those of a task's hidden layers side by side, then the top layers."""
         starts = [
-            [member.start(task, recipe) for member in own] for task, own in zip(tasks, self._members, strict=True)
+            [self._members[network].start(task, recipe) for network in own]
+            for task, own in zip(tasks, self._slots, strict=True)
         ]
         bottom = np.stack([np.concatenate([layers[0].weight for layers in own], axis=1) for own in starts])
         bias = np.stack([np.concatenate([layers[0].bias for layers in own])[None] for own in starts])
@@ -68,8 +75,8 @@ class GroupedEngine:
         return [torch.tensor(part, dtype=torch.float32, device=self._device) for part in parts]
 
     def _prepare(self) -> None:
-        """Set what depends on which tasks are left."""
-        every = [member for task in self._tasks for member in self._members[task]]
+        """Set what depends on which networks are left."""
+        every = [self._members[network] for own in self._slots for network in own]
         self._distance = StackDistance(every, self._adversaries)
         self._weights = torch.tensor([member.weight for member in every], device=self._device)
 
@@ -145,7 +152,7 @@ class GroupedEngine:
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network, left on the device until someone wants the numbers."""
         position = self._positions()[index]
-        task, member = divmod(position, self._size)
+        task, member = divmod(position, len(self._slots[0]))
         bottom, bias, top, top_bias = (parameter.detach() for parameter in self._parameters)
         units = top.shape[1]
         place = slice(member * units, (member + 1) * units)
@@ -154,44 +161,64 @@ class GroupedEngine:
         return [Layer(weight, lower), Layer(upper, last)]  # type: ignore[arg-type]
 
     def retain(self, indices: Sequence[int]) -> None:
-        """Go on with these networks; a task none of whose networks trains any more is dropped."""
+        """Go on with these networks; others are still computed until room for them can be given up."""
         self._active = [self._active[index] for index in indices]
-        alive = {network // self._size for network in self._active}
-        kept = [position for position, task in enumerate(self._tasks) if task in alive]
-        if len(kept) == len(self._tasks):
+        alive = set(self._active)
+        kept = [task for task, own in enumerate(self._slots) if not alive.isdisjoint(own)]
+        size = max(len(alive.intersection(self._slots[task])) for task in kept)
+        if len(kept) == len(self._slots) and size > WORTH_REARRANGING * len(self._slots[0]):
             return
-        networks = [p * self._size + m for p in kept for m in range(self._size)]
-        for number, parameter in enumerate((*self._parameters, *self._adversaries)):
-            chosen = torch.tensor(kept if number < 2 else networks, device=self._device)
-            for name, value in self._optimizer.state[parameter].items():
-                if isinstance(value, Tensor) and value.shape == parameter.shape:
-                    self._optimizer.state[parameter][name] = value[chosen]
-            parameter.data, parameter.grad = parameter.data[chosen], None
-        self._tasks = [self._tasks[position] for position in kept]
+        # Networks that train come first; where a task has fewer than the others, stopped ones fill up.
+        places = [
+            sorted(range(len(self._slots[task])), key=lambda place: self._slots[task][place] not in alive)[:size]
+            for task in kept
+        ]
+        self._rearrange(kept, places)
+        self._slots = [[self._slots[task][place] for place in own] for task, own in zip(kept, places, strict=True)]
         self._batches = [(rows[kept], labels[kept]) for rows, labels in self._batches]
         self._recorded, self._warm = None, False
         self._prepare()
         if self._validation is not None:
             self._validation, self._validation_labels = self._validation[kept], self._validation_labels[kept]
 
+    def _rearrange(self, kept: Sequence[int], places: Sequence[Sequence[int]]) -> None:
+        """Cut weights and the state of the optimizer down to some networks of some tasks."""
+        size, units = len(self._slots[0]), self._parameters[2].shape[1]
+        chosen = torch.tensor(places, device=self._device)
+        tasks = torch.tensor(kept, device=self._device)
+        networks = (tasks[:, None] * size + chosen).flatten()
+        columns = (chosen[:, :, None] * units + torch.arange(units, device=self._device)).flatten(1)
+
+        def cut(number: int, values: Tensor) -> Tensor:
+            if number >= 2:
+                return values[networks]
+            own = values[tasks]
+            return own.gather(2, columns[:, None].expand(-1, own.shape[1], -1))
+
+        for number, parameter in enumerate((*self._parameters, *self._adversaries)):
+            for name, value in self._optimizer.state[parameter].items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    self._optimizer.state[parameter][name] = cut(number, value)
+            parameter.data, parameter.grad = cut(number, parameter.data), None
+
     def _positions(self) -> list[int]:
         """Where the networks that still train stand among those that are computed."""
-        place = {task: position for position, task in enumerate(self._tasks)}
-        return [place[network // self._size] * self._size + network % self._size for network in self._active]
+        place = {network: position for position, network in enumerate(itertools.chain(*self._slots))}
+        return [place[network] for network in self._active]
 
     def _hidden(self, rows: Tensor) -> Tensor:
         """Activations (networks, rows, units) of all networks by one batched product."""
         bottom, bias = self._parameters[:2]
         units = self._parameters[2].shape[1]
         together = torch.sigmoid(torch.baddbmm(bias, rows, bottom))
-        apart = together.view(*together.shape[:2], self._size, units).transpose(1, 2)
+        apart = together.view(*together.shape[:2], len(self._slots[0]), units).transpose(1, 2)
         return apart.reshape(-1, together.shape[1], units)
 
     def _outputs(self, hidden: Tensor) -> Tensor:
         return torch.baddbmm(self._parameters[3], hidden, self._parameters[2])
 
     def _per_network(self, labels: Tensor) -> Tensor:
-        return labels.repeat_interleave(self._size, 0)
+        return labels.repeat_interleave(len(self._slots[0]), 0)
 
 
 def _joined(source: Tensor, target: Tensor | None, rows: Rows, others: Rows | None) -> Tensor:

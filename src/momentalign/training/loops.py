@@ -17,7 +17,7 @@ from momentalign.discrepancies.fused.kernels import compiled
 from momentalign.training.distance_loops import DANN, NO_DISTANCE, ONE, add_adversary, add_distance, dot
 from momentalign.training.step_loops import ADAGRAD, adagrad_sparse, rates_of, step_dense, step_row, step_sparse
 
-__all__ = ["evaluate", "run_epoch", "run_epochs"]
+__all__ = ["evaluate", "nonzeros", "run_epoch", "run_epochs"]
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 Arguments: TypeAlias = Any  # a tuple of arrays and numbers
@@ -131,6 +131,26 @@ def run_epochs(
         loss, distance, step = run_epoch(data, layout, network, state, objective, rule, step)
         figures[epoch, 0], figures[epoch, 1] = loss, distance
     return step
+
+
+@compiled
+def nonzeros(dense: Array) -> tuple[Array, Array, Array]:
+    """Return values, columns and row pointers of the entries of dense rows that are not zero."""
+    rows, inputs = dense.shape
+    pointers = np.zeros(rows + 1, np.int64)
+    for i in range(rows):
+        count = 0
+        for j in range(inputs):
+            count += dense[i, j] != 0.0
+        pointers[i + 1] = pointers[i] + count
+    values, columns = np.empty(pointers[rows], np.float32), np.empty(pointers[rows], np.int32)
+    for i in range(rows):
+        p = pointers[i]
+        for j in range(inputs):
+            if dense[i, j] != 0.0:
+                values[p], columns[p] = dense[i, j], j
+                p += 1
+    return values, columns, pointers
 
 
 @compiled

@@ -1,0 +1,1 @@
+"""Choosing without target labels: reverse validation and its successors, whole grids trained as stacks."""

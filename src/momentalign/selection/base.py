@@ -1,0 +1,202 @@
+"""What all searches share: the grid trained as stacks, scores kept in a journal, the best model fitted to all data."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import numbers
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import TransformerTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from momentalign.errors import InvalidInputError
+from momentalign.estimators.classifier import MANNClassifier, _as_float32, _encode, _read_seed
+from momentalign.estimators.domains import read_domains
+from momentalign.journal import Journal, cell_key
+from momentalign.networks import Matrix
+from momentalign.selection.grid import Point, read_points, results_table
+from momentalign.selection.progress import search_progress
+
+__all__ = ["Finished", "Sample", "StackedSearch"]
+
+Finished = Callable[[Point, float], None]
+
+
+class Sample(NamedTuple):
+    """All a search may look at: labelled source rows, unlabelled target rows, and the seed of the splits."""
+
+    source: Matrix
+    labels: NDArray[np.intp]
+    target: Matrix
+    n_classes: int
+    seed: int
+
+
+def _ends_with_a_model(search: StackedSearch) -> bool:
+    if not search._fits_a_model():
+        raise AttributeError(
+            f"this {type(search).__name__} has refit=False: it chooses parameters and fits no model; set refit=True."
+        )
+    return True
+
+
+class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A search over the parameters of a :class:`MANNClassifier` that reads no target label; see its subclasses."""
+
+    estimator: MANNClassifier
+    param_grid: Any
+    share: float
+    refit: bool
+    n_jobs: int
+    random_state: int | np.random.RandomState | None
+    resume: str | os.PathLike[str] | None
+    verbose: int
+
+    def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
+        """Score every point of the grid on labelled source rows and unlabelled target rows, and choose the best.
+
+        Parameters
+        ----------
+        X, y
+            Source rows (array, DataFrame or CSR matrix) and their labels; with `sample_domain` the rows of all domains.
+        X_target
+            Target rows, with the same columns.
+        sample_domain
+            One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, X_target, sample_domain)
+        except BaseException:  # A refused call changes nothing, also where the search was fitted before.
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
+        seed = _read_seed(self.random_state)
+        points = read_points(self.estimator, self.param_grid, seed=seed)
+        self._refuse_bad_parameters(points)
+        sample = self._read_sample(X, y, X_target, sample_domain, seed)
+        scores = self._all_scores(points, sample)
+        self.cv_results_ = results_table([point.parameters for point in points], scores)
+        self.best_index_ = int(np.argmax(scores))
+        self.best_score_ = float(scores[self.best_index_])
+        self.best_params_ = dict(points[self.best_index_].parameters)
+        if self._fits_a_model():
+            self.best_estimator_ = points[self.best_index_].model
+            self._fit_best(X, y, X_target, sample_domain)
+
+    def _read_sample(self, X: Any, y: Any, X_target: Any, sample_domain: Any, seed: int) -> Sample:
+        source, labels, target = read_domains(self, X, y, X_target, sample_domain=sample_domain)
+        self.classes_, codes = _encode(labels)
+        if len(self.classes_) < 2:
+            raise InvalidInputError(
+                f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
+            )
+        if target is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} has no target rows, there is no domain to choose for; give X_target, or "
+                "negative ids in sample_domain."
+            )
+        return Sample(_as_float32(source, "X"), codes, _as_float32(target, "X_target"), len(self.classes_), seed)
+
+    def _all_scores(self, points: Sequence[Point], sample: Sample) -> list[float]:
+        """Score the points that no journal holds yet, and write each down when it is finished."""
+        journal = self._open_journal(sample)
+        keys = {} if journal is None else {point.index: cell_key(point.cell()) for point in points}
+        done = {} if journal is None else journal.done()
+        scores = {index: float(done[key]["score"]) for index, key in keys.items() if key in done}
+        with search_progress(type(self).__name__, len(points), verbose=self.verbose) as show:
+            show(len(scores), max(scores.values(), default=math.nan))
+
+            def finished(point: Point, score: float) -> None:
+                scores[point.index] = score
+                if journal is not None:
+                    journal.append(point.cell(), {"score": score})
+                show(len(scores), max(scores.values()))
+
+            self._score([point for point in points if point.index not in scores], sample, finished)
+        return [scores[point.index] for point in points]
+
+    def _open_journal(self, sample: Sample) -> Journal | None:
+        if self.resume is None:
+            return None
+        if isinstance(self.random_state, bool) or not isinstance(self.random_state, numbers.Integral):
+            raise InvalidInputError(
+                f"resume needs the same splits in every run, but random_state is {self.random_state!r}; give a whole "
+                "number, such as random_state=0."
+            )
+        identity = {"search": type(self).__name__, **self._identity(), "seed": sample.seed, "data": _digest(sample)}
+        return Journal(self.resume, identity)
+
+    def _identity(self) -> dict[str, Any]:
+        """What scores depend on beside the points, the data and the seed."""
+        return {"share": float(self.share)}
+
+    @abstractmethod
+    def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:
+        """Raise before anything is trained."""
+
+    @abstractmethod
+    def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:
+        """Train the points and call `finished` with the score of each, higher is better."""
+
+    def _fits_a_model(self) -> bool:
+        return self.refit
+
+    def _fit_best(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
+        """Give the best model its weights."""
+        self.best_estimator_.fit(X, y, X_target, sample_domain=sample_domain)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row, in order."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the probability of each class, (rows, classes), in the order of ``classes_``."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> Any:
+        """Return the hidden activations of the best model, (rows, width), values in [0, 1]."""
+        check_is_fitted(self)
+        return self.best_estimator_.transform(X)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Any:
+        """Fit, and return the hidden activations of the rows of `X`."""
+        return self.fit(X, y, X_target, sample_domain=sample_domain).transform(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags = TransformerTags() if self._fits_a_model() else None
+        return tags
+
+
+def _digest(sample: Sample) -> str:
+    """Return a digest of all rows and labels."""
+    digest = hashlib.sha256()
+    for part in (sample.source, sample.labels, sample.target):
+        for array in _arrays(part):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _arrays(part: Matrix) -> Sequence[NDArray[Any]]:
+    if isinstance(part, np.ndarray):
+        return (part,)
+    return (np.array(part.shape), part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data)

@@ -1,0 +1,190 @@
+"""LabelFreeSearch: every rule is the score it names, on the networks of the grid."""
+
+import inspect
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.errors import InvalidInputError
+from momentalign.networks import activations, outputs, probabilities
+from momentalign.scores.aggregation import aggregated_probabilities, aggregation_coefficients
+from momentalign.scores.balancing import balancing_choice
+from momentalign.scores.deep_embedded import deep_embedded_score
+from momentalign.scores.entropy import mutual_information, negative_entropy
+from momentalign.scores.importance import importance_weights, logistic_ratio
+from momentalign.scores.importance_weighted import importance_weighted_score
+from momentalign.scores.losses import cross_entropies
+from momentalign.scores.neighbourhood_density import neighbourhood_density
+from momentalign.scores.nuclear_norm import nuclear_norm
+from momentalign.selection.label_free import LabelFreeSearch
+from momentalign.selection.rules import balanced_weight
+from momentalign.selection.search import ReverseValidationSearch
+from momentalign.selection.splits import split_labelled
+from momentalign.training.recipe import Member, Task
+from momentalign.training.stack import train_stack
+
+WEIGHTS = [20.0, 0.0, 0.5]
+
+
+@pytest.fixture
+def fitted(quick, problem):
+    def fit(**options):
+        search = LabelFreeSearch(quick(), {"weight": WEIGHTS}, **{"random_state": 3, **options})
+        return search.fit(problem.X, problem.y, problem.X_target)
+
+    return fit
+
+
+@pytest.fixture
+def by_hand(quick, problem):
+    """The task of the search and its networks, trained one by one."""
+    X, X_target = (rows.astype(np.float32) for rows in (problem.X, problem.X_target))
+    training, held_out = split_labelled(problem.y, share=0.8, seed=3)
+    order = np.random.default_rng([3, 1]).permutation(len(X_target))
+    task = Task(X[training], problem.y[training], X_target[order], 2, X[held_out], problem.y[held_out])
+    networks = [train_stack(task, quick()._recipe(), [Member(3, weight, CMDLoss(5))])[0] for weight in WEIGHTS]
+    return task, [network.layers for network in networks]
+
+
+def ratio_of(task, layers):
+    source = activations(layers, np.concatenate([task.source, task.validation]))
+    return logistic_ratio(source=source, target=activations(layers, task.target))[len(task.source) :]
+
+
+def losses_of(task, layers):
+    return cross_entropies(probabilities=probabilities(layers, task.validation), labels=task.validation_labels)
+
+
+RULES = {
+    "importance-weighted": lambda task, layers: importance_weighted_score(
+        losses=losses_of(task, layers), weights=importance_weights(ratio=ratio_of(task, layers))
+    ),
+    "deep-embedded": lambda task, layers: deep_embedded_score(
+        losses=losses_of(task, layers), ratio=ratio_of(task, layers)
+    ),
+    "neighbourhood-density": lambda task, layers: neighbourhood_density(
+        probabilities=probabilities(layers, task.target)
+    ),
+    "nuclear-norm": lambda task, layers: nuclear_norm(probabilities=probabilities(layers, task.target)),
+    "entropy": lambda task, layers: negative_entropy(probabilities=probabilities(layers, task.target)),
+    "mutual-information": lambda task, layers: mutual_information(probabilities=probabilities(layers, task.target)),
+    "source": lambda task, layers: (
+        outputs(layers, task.validation).argmax(axis=1) == task.validation_labels
+    ).mean(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_scores_are_those_of_the_networks_one_by_one(fitted, by_hand, rule):
+    task, networks = by_hand
+    expected = [RULES[rule](task, layers) for layers in networks]
+    found = fitted(rule=rule, refit=False)
+    np.testing.assert_allclose(found.cv_results_["mean_test_score"], expected, rtol=1e-9)
+    assert found.best_index_ == int(np.argmax(expected))
+    assert found.best_params_ == {"weight": WEIGHTS[found.best_index_]}
+    spread = fitted(rule=rule, refit=False, n_jobs=2)
+    assert spread.cv_results_["mean_test_score"].tolist() == found.cv_results_["mean_test_score"].tolist()
+
+
+def test_rules_differ_in_what_they_say(fitted):
+    found = {rule: tuple(fitted(rule=rule, refit=False).cv_results_["mean_test_score"]) for rule in RULES}
+    assert len(set(found.values())) == len(RULES)
+
+
+def test_balancing_takes_networks_by_growing_weight(fitted, by_hand):
+    task, networks = by_hand
+    growing = [networks[index] for index in (1, 2, 0)]
+    distances = []
+    for layers in growing:
+        source, target = activations(layers, task.source), activations(layers, task.target)
+        wrong = (logistic_ratio(source=source, target=target) > 1).mean()
+        wrong += (logistic_ratio(source=target, target=source) > 1).mean()
+        distances.append(max(0.0, 1.0 - wrong))
+    predictions = np.stack([probabilities(layers, task.target) for layers in growing])
+    choice = balancing_choice(predictions=predictions, distances=distances)
+    found = fitted(rule="balancing", refit=False)
+    assert found.best_params_ == {"weight": [0.0, 0.5, 20.0][choice]}
+    assert sorted(found.cv_results_["mean_test_score"]) == [0.0, 0.0, 1.0]
+
+
+def test_balancing_takes_the_first_where_the_domains_are_one(by_hand):
+    task, networks = by_hand
+    one = Task(task.source, task.labels, task.source, 2, task.validation, task.validation_labels)
+    assert balanced_weight(networks, one) == 0
+
+
+def test_the_best_model_is_fitted_to_all_data(fitted, quick, problem):
+    found = fitted()
+    model = quick(**found.best_params_, random_state=3).fit(*problem[:3])
+    np.testing.assert_array_equal(found.predict_proba(problem.X_target), model.predict_proba(problem.X_target))
+    assert not hasattr(fitted(refit=False), "predict")
+
+
+def test_aggregation_combines_all_networks(fitted, by_hand, problem):
+    task, networks = by_hand
+    stack = [np.stack([probabilities(layers, rows) for layers in networks]) for rows in (task.target, task.validation)]
+    coefficients = aggregation_coefficients(
+        target=stack[0],
+        source=stack[1],
+        labels=task.validation_labels,
+        weights=importance_weights(ratio=ratio_of(task, networks[1])),
+    )
+    found = fitted(aggregate=True, refit=False)
+    np.testing.assert_allclose(found.coefficients_, coefficients, rtol=1e-9)
+    assert np.count_nonzero(coefficients) > 1
+    predictions = np.stack([probabilities(layers, problem.X_target) for layers in networks])
+    expected = aggregated_probabilities(coefficients=coefficients, predictions=predictions)
+    np.testing.assert_allclose(found.predict_proba(problem.X_target), expected, atol=1e-6)
+    np.testing.assert_array_equal(found.predict(problem.X_target), found.classes_[expected.argmax(axis=1)])
+    np.testing.assert_allclose(
+        found.transform(problem.X), activations(networks[found.best_index_], problem.X), atol=1e-6
+    )
+    assert found.best_estimator_.n_features_in_ == 3
+    assert found.best_estimator_.n_epochs_ == len(found.best_estimator_.history_["source_loss"])
+
+
+def test_aggregation_over_networks_of_different_widths(quick, problem):
+    grid = {"weight": [0.5, 20.0], "hidden": [(3,), (5,)]}
+    frame, target = (pd.DataFrame(rows, columns=list("abc")) for rows in (problem.X, problem.X_target))
+    found = LabelFreeSearch(quick(), grid, aggregate=True, rule="source", random_state=0)
+    found.fit(frame, problem.y, target)
+    assert [network.layers[0].weight.shape[1] for network in found.networks_] == [3, 3, 5, 5]
+    assert found.best_estimator_.feature_names_in_.tolist() == list("abc")
+    assert found.score(frame, problem.y) > 0.8
+
+
+@pytest.mark.parametrize("rule", ["importance-weighted", "mutual-information", "balancing"])
+def test_sparse_rows_stay_sparse_and_give_the_same(fitted, quick, problem, rule):
+    found = LabelFreeSearch(quick(), {"weight": WEIGHTS}, rule=rule, random_state=3, refit=False)
+    found.fit(sparse.csr_matrix(problem.X), problem.y, sparse.csr_matrix(problem.X_target))
+    dense = fitted(rule=rule, refit=False)
+    np.testing.assert_allclose(found.cv_results_["mean_test_score"], dense.cv_results_["mean_test_score"], rtol=1e-4)
+
+
+def test_both_searches_have_one_interface():
+    reverse, free = (inspect.signature(kind).parameters for kind in (ReverseValidationSearch, LabelFreeSearch))
+    assert [name for name in free if name not in ("rule", "aggregate")] == [*reverse]
+    for parameters in (reverse, free):
+        assert [name for name, value in parameters.items() if value.kind is not value.KEYWORD_ONLY] == [
+            "estimator", "param_grid",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", ["entropie", None, 3, ["source"]])
+def test_an_unknown_rule_is_named_with_those_there_are(fitted, rule):
+    with pytest.raises(InvalidInputError, match=r"rule must be one of 'importance-weighted', .*'source', got"):
+        fitted(rule=rule)
+
+
+def test_balancing_is_about_the_weight_alone(quick, problem):
+    search = LabelFreeSearch(quick(), {"weight": [1.0], "hidden": [(3,)]}, rule="balancing")
+    with pytest.raises(InvalidInputError, match=r"rule='balancing' compares .* but param_grid has hidden"):
+        search.fit(*problem[:3])
+
+
+def test_a_bad_share_is_refused_before_anything_is_trained(fitted):
+    with pytest.raises(InvalidInputError, match="share must be above 0 and below 1"):
+        fitted(share=0.0)

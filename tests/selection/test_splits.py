@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.selection.splits import refuse_bad_share, split_labelled, split_unlabelled
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.8, 0.95])
+def test_classes_keep_their_proportion_and_no_row_is_lost(share):
+    labels = np.repeat([0, 1, 2], [100, 60, 40])
+    training, held_out = split_labelled(labels, share=share, seed=3)
+    assert sorted([*training, *held_out]) == list(range(200))
+    np.testing.assert_allclose(np.bincount(labels[training]), share * np.array([100, 60, 40]), atol=1)
+    assert len(training) == round(share * 200)
+
+
+def test_rows_are_shuffled_by_the_seed_alone():
+    labels = np.arange(50) % 2
+    first, again, other = (split_labelled(labels, share=0.8, seed=seed)[0] for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert first.tolist() != other.tolist()
+    assert first.tolist() != sorted(first)
+    assert split_unlabelled(50, share=0.8, seed=0)[0].tolist() != split_unlabelled(50, share=0.8, seed=1)[0].tolist()
+
+
+def test_every_class_is_in_both_parts_however_few_rows_there_are():
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    training, held_out = split_labelled(labels, share=0.9, seed=0)
+    assert sorted(labels[training]) == sorted(labels[held_out]) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 0, 1], [0, 1]])
+def test_too_few_rows_of_a_class_are_said(labels):
+    with pytest.raises(InvalidInputError, match="1 of the rarest, too few to hold out some of each class; give at"):
+        split_labelled(np.array(labels), share=0.8, seed=0)
+
+
+def test_the_split_of_unlabelled_rows_is_whole_and_has_two_parts():
+    for rows, share, expected in [(10, 0.8, 8), (2, 0.01, 1), (2, 0.99, 1), (3, 0.99, 2)]:
+        training, held_out = split_unlabelled(rows, share=share, seed=0)
+        assert len(training) == expected
+        assert sorted([*training, *held_out]) == list(range(rows))
+
+
+@pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.2, 1.5, np.nan, np.inf])
+def test_a_share_is_between_nothing_and_everything(share):
+    with pytest.raises(InvalidInputError, match=r"share must be above 0 and below 1, got .*; try 0\.8"):
+        refuse_bad_share(share)
+
+
+@pytest.mark.parametrize("share", ["0.8", None, True, [0.8]])
+def test_a_share_is_a_number(share):
+    with pytest.raises(InvalidTypeError, match="share must be a number between 0 and 1, got"):
+        split_unlabelled(10, share=share, seed=0)
