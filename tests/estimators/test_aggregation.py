@@ -96,9 +96,7 @@ def test_nothing_is_lost_when_held_out_rows_join(rng, make):
     whole = _joined(task)
     there = whole.source.toarray() if sparse.issparse(whole.source) else whole.source
     pairs = np.c_[there, whole.labels]
-    np.testing.assert_array_equal(
-        pairs[np.lexsort(pairs.T)], np.c_[rows, labels][np.lexsort(np.c_[rows, labels].T)]
-    )
+    np.testing.assert_array_equal(pairs[np.lexsort(pairs.T)], np.c_[rows, labels][np.lexsort(np.c_[rows, labels].T)])
     assert whole.validation is None
 
 

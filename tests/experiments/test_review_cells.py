@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 import momentalign as ma
 from momentalign.experiments import review_cells as cells
@@ -93,12 +92,13 @@ def test_distances_carry_their_parameters():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", ["nn", "cmd", "dann"])
-def test_a_gpu_gives_the_same_accuracies_up_to_rounding(journal, method):
+@pytest.mark.parametrize(
+    ("method", "there"), [("nn", (0.790, 0.743)), ("cmd", (0.809, 0.823)), ("dann", (0.800, 0.746))]
+)
+def test_a_gpu_gives_the_accuracies_of_the_cpu(journal, method, there):
+    """Beside the means over ten seeds that both give."""
     cell = {**SHORT, "method": method, "weight": 0.0 if method == "nn" else 1.0}
-    others = [{**cell, "target": name} for name in ("dvd", "kitchen")]
-    assert torch.cuda.is_available()
-    found = cells.compute_all(others, journal, folder=None, device="cuda")
-    for other in others:
-        here = cells.compute(other)["accuracy"][0]
-        assert abs(found[cell_key(other)]["accuracy"][0] - here) < 0.02
+    both = [{**cell, "target": name} for name in ("dvd", "kitchen")]
+    found = cells.compute_all(both, journal, folder=None, device="cuda")
+    for other, expected in zip(both, there, strict=True):
+        assert abs(found[cell_key(other)]["accuracy"][0] - expected) < 0.02

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.journal import Journal, cell_key
 from momentalign.experiments.runner import run_cells
+from momentalign.journal import Journal, cell_key
 
 CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(4)]
 

@@ -40,6 +40,7 @@ print(json.dumps([(r["check_name"], r["status"], r["expected_to_fail"], repr(r["
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_check_of_scikit_learn_passes_and_none_is_skipped(kind):
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # without it the checks of the array API are skipped

@@ -248,6 +248,7 @@ def test_a_refused_call_leaves_an_earlier_fit_as_it_was(fitted, problem):
     with pytest.raises(InvalidInputError, match="no target rows"):
         search.fit(problem.X[:, :2], problem.y)
     np.testing.assert_array_equal(search.predict_proba(problem.X), before)
+    assert search.n_features_in_ == 3
 
 
 def test_the_default_recipe_is_taken_as_it_is(quick):

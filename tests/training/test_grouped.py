@@ -78,7 +78,9 @@ def test_members_of_each_task_are_its_own(make_task):
     own = [[Member(5, 1.0, CMDLoss(2)), Member(6)], [Member(7), Member(8, 2.0, CMDLoss(3))]]
     engine = GroupedEngine(tasks, RECIPE, own, device="cpu")
     together = stack._run(engine, tasks[0], RECIPE, [member for members in own for member in members], None)
-    alone = [network for task, members in zip(tasks, own, strict=True) for network in train_stack(task, RECIPE, members)]
+    alone = [
+        network for task, members in zip(tasks, own, strict=True) for network in train_stack(task, RECIPE, members)
+    ]
     for ours, theirs in zip(together, alone, strict=True):
         assert ours.n_epochs == theirs.n_epochs
         np.testing.assert_allclose(ours.layers[0].weight, theirs.layers[0].weight, atol=2e-3)

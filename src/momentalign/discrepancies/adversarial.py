@@ -14,6 +14,7 @@ the classifier that is reversed here, not that of the activations, so that the v
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any, cast
 
 import torch
@@ -52,7 +53,7 @@ class AdversarialLoss(nn.Module):
         super().__init__()
         sizes = [read_order(width, "width", example="50"), *(read_order(units, "hidden") for units in hidden)]
         layers: list[nn.Module] = []
-        for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True):
+        for inputs, outputs in pairwise(sizes):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]
         last = nn.Linear(sizes[-1], 1)
         # A classifier that knows nothing yet gives the distance zero.

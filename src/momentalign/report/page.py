@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
-from momentalign.report.parts import ENVIRONMENT, Fact, facts
 from momentalign.files import replace_file
+from momentalign.report.parts import ENVIRONMENT, Fact, facts
 
 __all__ = ["PAPER", "Section", "read_result", "render_page", "version_words", "write_page"]
 

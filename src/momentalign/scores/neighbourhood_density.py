@@ -25,7 +25,8 @@ def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05
         P_{ij} = \frac{\exp(\langle u_i, u_j \rangle / \tau)}{\sum_{k \ne i} \exp(\langle u_i, u_k \rangle / \tau)}
 
     A row with many near neighbours has a high entropy; between 0 and log(n - 1). Predictions that are the same for
-    every row reach the maximum, so compare models that still tell classes apart, such as those that fit the source.
+    every row reach the maximum, and undecided ones are near each other too: compare models that tell classes apart with
+    like confidence, and look at :func:`momentalign.scores.entropy.mutual_information` beside it.
 
     Parameters
     ----------

@@ -70,7 +70,8 @@ class CompiledTask:
     def __init__(self, task: Task, recipe: Recipe) -> None:
         is_sparse = _is_mostly_zero(task.source)
         if is_sparse:
-            task = replace(task, **{name: _as_csr(getattr(task, name)) for name in ("source", "target", "validation")})
+            source, target, validation = (_as_csr(rows) for rows in (task.source, task.target, task.validation))
+            task = replace(task, source=source, target=target, validation=validation)
         blocks, labels, source_sizes = [], [], []
         for source_rows, target_rows in recipe.epoch(task):
             parts, codes = [task.source[source_rows]], [task.labels[source_rows]]
