@@ -26,6 +26,7 @@ from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.transfer_components import TransferComponentAnalysis
 from momentalign.experiments.runner import Cell, run_cells
 from momentalign.journal import Journal, cell_key
@@ -155,6 +156,8 @@ def compute_together(cells: Sequence[Cell], *, folder: str | None, device: str) 
     """Compute cells that differ in their task alone."""
     if not cells:
         return []
+    if cells[0]["method"] == "auto":
+        return [_with_automatic_weight(cell, folder=folder, device=device) for cell in cells]
     found = [read_task(cell["source"], cell["target"], folder=folder) for cell in cells]
     cell = cells[0]
     recipe = recipe_of(cell.get("hidden", 50))
@@ -166,6 +169,23 @@ def compute_together(cells: Sequence[Cell], *, folder: str | None, device: str) 
     members = [_members(cell, own) for own in starts(tasks, recipe, cell["seeds"], device=device)]
     trained = train_tasks(tasks, recipe, members, device=device)
     return [_figures(task, networks) for task, networks in zip(found, trained, strict=True)]
+
+
+def _with_automatic_weight(cell: Cell, *, folder: str | None, device: str) -> dict[str, Any]:
+    """The estimator with ``weight="auto"`` and nothing else set, on log(1 + count); no label of the target is given."""
+    every = _reviews(folder)
+    source, target = (every.rows[cell[name]].log1p() for name in ("source", "target"))
+    labels, truth = every.labels[cell["source"]], every.labels[cell["target"]]
+    models = [
+        MANNClassifier(weight="auto", device=device, random_state=seed).fit(
+            source[:LABELLED], labels[:LABELLED], X_target=target[:LABELLED]
+        )
+        for seed in cell["seeds"]
+    ]
+    return {
+        "accuracy": [float(model.score(target[LABELLED:], truth[LABELLED:])) for model in models],
+        "epochs": [int(model.n_epochs_) for model in models],
+    }
 
 
 def _members(cell: Cell, starts: Sequence[Sequence[Layer]]) -> list[Member]:
