@@ -18,9 +18,10 @@ from joblib import Parallel, delayed
 
 from benchmarks.__main__ import BESIDE
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.estimators.aggregation import aggregation_coefficients
+from momentalign.estimators.inputs import joined_task
 from momentalign.experiments.review_cells import TASKS, ReviewTask, read_task, recipe_of
 from momentalign.networks import Layer, probabilities
+from momentalign.scores.aggregation import aggregation_coefficients
 from momentalign.scores.importance import importance_weights
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.rules import Rule, balanced_weight, density_ratio, network_score
@@ -40,25 +41,17 @@ def one_task(source: str, target: str, seed: int) -> tuple[list[float], list[flo
     networks = train_stack(found.task, recipe, members)
     best = [int(np.argmin(network.history.validation_loss)) + 1 for network in networks]
     first = [network.snapshots[epoch] for network, epoch in zip(networks, best, strict=True)]
-    again = [
-        train_stack(_whole(found.task), replace(recipe, max_epochs=epoch, patience=None, keep="last"), [member])[0].layers
-        for member, epoch in zip(members, best, strict=True)
-    ]
+    whole = joined_task(found.task)
+    limits = [replace(recipe, max_epochs=epoch, patience=None, keep="last") for epoch in best]
+    again = [train_stack(whole, limit, [member])[0].layers for limit, member in zip(limits, members, strict=True)]
     accuracies = [found.accuracy(layers) for layers in first], [found.accuracy(layers) for layers in again]
     picks = {rule: _pick(rule, first, found.task) for rule in get_args(Rule)}
-    whole = _whole(found.task)
     backwards = reverse_scores(whole.source, whole.labels, whole.target, 2, recipe_of(50), members, seed=seed)
     picks["reverse validation"] = int(backwards.scores.argmax())
     rules = {rule: (accuracies[0][pick], accuracies[1][pick]) for rule, pick in picks.items()}
     for name, chosen in (("all weights", range(6)), ("weights from 0.3 on", range(2, 6))):
         rules |= _combined(name, [first[i] for i in chosen], [again[i] for i in chosen], found)
     return *accuracies, rules
-
-
-def _whole(task: Task) -> Task:
-    from momentalign.estimators.classifier import _joined
-
-    return _joined(task)
 
 
 def _pick(rule: Rule, networks: Sequence[Sequence[Layer]], task: Task) -> int:
@@ -100,7 +93,8 @@ def main(seeds: int) -> None:
     }
     oracle = np.mean([[max(first), max(again)] for first, again, _ in every], axis=0)
     rows["oracle (looks at target labels)"] = oracle
-    print(f"| rule | accuracy, % | from the oracle | trained again on all rows | from the oracle |  <!-- {seeds} seeds -->")
+    print(f"Mean of {len(TASKS)} tasks and {seeds} seeds, in percent.\n")
+    print("| rule | accuracy | from the oracle | trained again on all rows | from the oracle |")
     print("|---|---|---|---|---|")
     for name, (first, again) in sorted(rows.items(), key=lambda row: -row[1][1]):
         gaps = 100 * (first - oracle[0]), 100 * (again - oracle[1])

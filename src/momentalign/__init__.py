@@ -5,23 +5,31 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-__version__ = "0.1.0"
+from momentalign.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from momentalign.data.text import DomainVectorizer
     from momentalign.discrepancies.adversarial import AdversarialLoss
     from momentalign.discrepancies.central_moment import CMDLoss, cmd, cmd_terms
     from momentalign.discrepancies.correlation import CORALLoss, coral
     from momentalign.discrepancies.maximum_mean import MMDLoss, mmd
     from momentalign.estimators.classifier import MANNClassifier
     from momentalign.estimators.persistence import load
+    from momentalign.estimators.transfer_components import TransferComponentAnalysis
+    from momentalign.selection.label_free import LabelFreeSearch
+    from momentalign.selection.search import ReverseValidationSearch
 
 # Public name -> the module that defines it; bound on first use, so that the import itself costs nothing.
 _HOMES = {
     "AdversarialLoss": "momentalign.discrepancies.adversarial",
     "CMDLoss": "momentalign.discrepancies.central_moment",
     "CORALLoss": "momentalign.discrepancies.correlation",
+    "DomainVectorizer": "momentalign.data.text",
+    "LabelFreeSearch": "momentalign.selection.label_free",
     "MANNClassifier": "momentalign.estimators.classifier",
     "MMDLoss": "momentalign.discrepancies.maximum_mean",
+    "ReverseValidationSearch": "momentalign.selection.search",
+    "TransferComponentAnalysis": "momentalign.estimators.transfer_components",
     "cmd": "momentalign.discrepancies.central_moment",
     "cmd_terms": "momentalign.discrepancies.central_moment",
     "coral": "momentalign.discrepancies.correlation",
@@ -33,8 +41,12 @@ __all__ = [
     "AdversarialLoss",
     "CMDLoss",
     "CORALLoss",
+    "DomainVectorizer",
+    "LabelFreeSearch",
     "MANNClassifier",
     "MMDLoss",
+    "ReverseValidationSearch",
+    "TransferComponentAnalysis",
     "cmd",
     "cmd_terms",
     "coral",

@@ -7,7 +7,7 @@ from scipy import sparse
 import momentalign as ma
 from momentalign.errors import InvalidTypeError
 from momentalign.estimators.aggregation import WEIGHTS, train_aggregated
-from momentalign.estimators.classifier import _joined
+from momentalign.estimators.inputs import joined_task
 from momentalign.networks import probabilities
 from momentalign.training.recipe import Recipe, Task
 from momentalign.training.stack import train_stack
@@ -74,7 +74,7 @@ def test_networks_are_trained_again_on_all_rows(rng):
     rows = (rng.normal(size=(90, 3)) + labels[:, None]).astype(np.float32)
     task = Task(rows[:60], labels[:60], rows + 1, 2, rows[60:], labels[60:])
     recipe = Recipe(hidden=(4,), max_epochs=20, patience=3)
-    found = train_aggregated(task, _joined(task), recipe, ma.CMDLoss(), seed=0, device="cpu")
+    found = train_aggregated(task, joined_task(task), recipe, ma.CMDLoss(), seed=0, device="cpu")
     for network in found.networks:
         best = int(np.argmin(network.history.validation_loss)) + 1
         assert len(network.history.source_loss) >= best == network.best_epoch
@@ -93,7 +93,7 @@ def test_nothing_is_lost_when_held_out_rows_join(rng, make):
     rows = rng.integers(0, 5, size=(20, 3)).astype(np.float32)
     labels = np.arange(20) % 2
     task = Task(make(rows[:12]), labels[:12], make(rows), 2, make(rows[12:]), labels[12:])
-    whole = _joined(task)
+    whole = joined_task(task)
     there = whole.source.toarray() if sparse.issparse(whole.source) else whole.source
     pairs = np.c_[there, whole.labels]
     np.testing.assert_array_equal(pairs[np.lexsort(pairs.T)], np.c_[rows, labels][np.lexsort(np.c_[rows, labels].T)])

@@ -6,17 +6,14 @@ Moment Alignment Neural Network of Zellinger et al. (2019) as a scikit-learn est
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.model_selection import train_test_split
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.discrepancies.adversarial import AdversarialLoss
@@ -25,7 +22,16 @@ from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.aggregation import train_aggregated
-from momentalign.estimators.domains import naming, read_domains
+from momentalign.estimators.domains import read_domains
+from momentalign.estimators.inputs import (
+    as_float32,
+    encode_labels,
+    joined_task,
+    read_device,
+    read_number,
+    read_seed,
+    split_layers,
+)
 from momentalign.estimators.progress import training_progress
 from momentalign.moments import read_order
 from momentalign.networks import Layer, Matrix, activations, outputs, probabilities
@@ -160,17 +166,17 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         recipe = self._recipe()
         distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
         automatic = isinstance(self.weight, str) and self.weight == "auto"
-        weight = 1.0 if automatic else _read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+        weight = 1.0 if automatic else read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
         domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
-        self.classes_, codes = _encode(domains.labels)
+        self.classes_, codes = encode_labels(domains.labels)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
             )
-        seed = _read_seed(self.random_state)
-        task, device = self._task(domains.source, codes, domains.target, seed), _read_device(self.device)
+        seed = read_seed(self.random_state)
+        task, device = self._task(domains.source, codes, domains.target, seed), read_device(self.device)
         if automatic and domains.target is not None and distance is not None:
-            whole = _joined(task)
+            whole = joined_task(task)
             networks, self.coefficients_, chosen = train_aggregated(
                 task, whole, recipe, distance, seed=seed, device=device
             )
@@ -179,7 +185,7 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
             with training_progress(type(self).__name__, verbose=self.verbose) as progress:
                 networks = train_stack(task, recipe, [member], device=device, progress=progress)
             self.coefficients_, chosen = np.ones(1), 0
-        self.networks_ = [_as_saved(network.layers) for network in networks]
+        self.networks_ = [split_layers(network.layers) for network in networks]
         (self.coefs_, self.intercepts_), network = self.networks_[chosen], networks[chosen]
         self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
         self.history_ = dict(vars(network.history))
@@ -249,14 +255,14 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
 
     def _task(self, source: Matrix, codes: NDArray[np.intp], target: Matrix | None, seed: int) -> Task:
         """Shuffle both domains once and hold out the last part of the source, every class in both parts."""
-        fraction = _read_number(self.validation_fraction, "validation_fraction", least=0.0)
+        fraction = read_number(self.validation_fraction, "validation_fraction", least=0.0)
         if fraction >= 1.0:
             raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
         training, held_out = _hold_out(codes, fraction, seed)
-        source = _as_float32(source, "X")
+        source = as_float32(source, "X")
         if target is not None:
             order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
-            target = _as_float32(target[order], "X_target")
+            target = as_float32(target[order], "X_target")
         validation = {} if held_out is None else {"validation": source[held_out], "validation_labels": codes[held_out]}
         return Task(source[training], codes[training], target, len(self.classes_), **validation)
 
@@ -283,40 +289,6 @@ def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width:
     )
 
 
-def _joined(task: Task) -> Task:
-    """The task with the held-out rows among the others, in an order that does not depend on which were held out."""
-    if task.validation is None or task.validation_labels is None:
-        return task
-    parts: list[Any] = [task.source, task.validation]
-    rows = sparse.vstack(parts, format="csr") if sparse.issparse(task.source) else np.concatenate(parts)
-    labels = np.concatenate([task.labels, task.validation_labels])
-    order = np.random.default_rng(len(labels)).permutation(len(labels))
-    return Task(rows[order], labels[order], task.target, task.n_classes)
-
-
-def _as_saved(layers: Sequence[Layer]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    return [layer.weight.astype(np.float32) for layer in layers], [layer.bias.astype(np.float32) for layer in layers]
-
-
-def _encode(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the classes in order and each label as the number of its class."""
-    try:
-        classes, codes = np.unique(labels, return_inverse=True)
-    except TypeError:
-        raise InvalidTypeError("y holds labels of different types; make all of them numbers or all strings.") from None
-    with naming("y"):
-        check_classification_targets(labels)
-    return classes, codes
-
-
-def _as_float32(rows: Matrix, name: str) -> Matrix:
-    with np.errstate(over="ignore"):
-        narrow = rows.astype(np.float32, copy=False)
-    if not np.isfinite(narrow.data if hasattr(narrow, "tocsr") else narrow).all():
-        raise InvalidInputError(f"{name} holds values too large for float32; scale its columns first.")
-    return narrow
-
-
 def _hold_out(codes: NDArray[np.intp], fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
     """Split rows into training and validation, classes in proportion; nothing is held out where one is too small."""
     order = np.random.default_rng([seed, 0]).permutation(len(codes))
@@ -328,36 +300,3 @@ def _hold_out(codes: NDArray[np.intp], fraction: float, seed: int) -> tuple[NDAr
         order, test_size=held_out, stratify=codes[order], shuffle=True, random_state=seed % 2**32
     )
     return training, validation
-
-
-def _read_number(value: object, name: str, *, least: float, most: float = math.inf) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidTypeError(f"{name} must be a number, got {value!r}.")
-    number = float(value)
-    if not (math.isfinite(number) and least <= number <= most):
-        limit = f" and at most {most:g}" if math.isfinite(most) else ""
-        raise InvalidInputError(f"{name} must be a finite number of at least {least:g}{limit}, got {value!r}.")
-    return number
-
-
-def _read_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
-    """Return a seed; drawing one for None leaves the global random state alone."""
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral) or random_state < 0:
-        raise InvalidInputError(
-            f"random_state must be a whole number of at least 0, a RandomState or None, got {random_state!r}."
-        )
-    return int(random_state)
-
-
-def _read_device(device: str) -> str:
-    if device != "auto":
-        return str(device)
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"

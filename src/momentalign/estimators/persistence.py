@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignWarning
 from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.version import __version__
 
 __all__ = ["load", "save"]
 
@@ -24,8 +25,6 @@ _HOMES = {"MANNClassifier": "momentalign.estimators.classifier"}
 def save(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator to a folder, replacing an earlier model there in one step."""
     from sklearn.utils.validation import check_is_fitted
-
-    from momentalign import __version__
 
     check_is_fitted(estimator)
     arrays = _named(estimator.coefs_, estimator.intercepts_)

@@ -34,6 +34,7 @@ from momentalign.networks import Layer, outputs
 from momentalign.selection.side_by_side import Domains, reverse_scores_of_tasks
 from momentalign.training.recipe import Distance, Member, Optimizer, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import train_tasks
+from momentalign.version import __version__
 
 __all__ = ["TASKS", "ReviewTask", "compute_all", "identity", "read_task", "task_name"]
 
@@ -234,8 +235,6 @@ def _on_components(cell: Cell, found: ReviewTask) -> ReviewTask:
 
 def identity(what: str) -> dict[str, Any]:
     """Return what makes results of this experiment comparable."""
-    from momentalign import __version__
-
     return {
         "what": what,
         "protocol": PROTOCOL,

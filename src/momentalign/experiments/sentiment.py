@@ -46,7 +46,7 @@ METHODS = {
     "cv-cmd": Method("CV-CMD", weights=(1.0,)),
     "auto": Method("CMD, automatic weight"),
 }
-"""The methods of Table 2, CV-CMD, and ``weight="auto"`` on log(1 + count); docs/paper.md says what is not the paper's."""
+"""The methods of Table 2, CV-CMD, and ``weight="auto"`` on log(1 + count); see docs/paper.md for their settings."""
 
 
 def run(

@@ -18,8 +18,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.classifier import MANNClassifier, _as_float32, _encode, _read_seed
+from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.domains import read_domains
+from momentalign.estimators.inputs import as_float32, encode_labels, read_seed
 from momentalign.journal import Journal, cell_key
 from momentalign.networks import Matrix
 from momentalign.selection.grid import Point, read_points, results_table
@@ -81,7 +82,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
         return self
 
     def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
-        seed = _read_seed(self.random_state)
+        seed = read_seed(self.random_state)
         points = read_points(self.estimator, self.param_grid, seed=seed)
         self._refuse_bad_parameters(points)
         sample = self._read_sample(X, y, X_target, sample_domain, seed)
@@ -96,7 +97,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
 
     def _read_sample(self, X: Any, y: Any, X_target: Any, sample_domain: Any, seed: int) -> Sample:
         source, labels, target = read_domains(self, X, y, X_target, sample_domain=sample_domain)
-        self.classes_, codes = _encode(labels)
+        self.classes_, codes = encode_labels(labels)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
@@ -106,7 +107,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
                 f"{type(self).__name__} has no target rows, there is no domain to choose for; give X_target, or "
                 "negative ids in sample_domain."
             )
-        return Sample(_as_float32(source, "X"), codes, _as_float32(target, "X_target"), len(self.classes_), seed)
+        return Sample(as_float32(source, "X"), codes, as_float32(target, "X_target"), len(self.classes_), seed)
 
     def _all_scores(self, points: Sequence[Point], sample: Sample) -> list[float]:
         """Score the points that no journal holds yet, and write each down when it is finished."""

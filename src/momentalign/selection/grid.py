@@ -17,15 +17,9 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.classifier import (
-    LARGEST_WEIGHT,
-    MANNClassifier,
-    _read_device,
-    _read_number,
-    _read_seed,
-    named_distance,
-)
+from momentalign.estimators.classifier import LARGEST_WEIGHT, MANNClassifier, named_distance
 from momentalign.estimators.domains import naming
+from momentalign.estimators.inputs import read_device, read_number, read_seed
 from momentalign.training.compiled import is_compilable
 from momentalign.training.recipe import Member, Recipe, Task
 
@@ -102,11 +96,11 @@ def _read_point(index: int, estimator: MANNClassifier, parameters: dict[str, Any
             'give numbers, such as param_grid={"weight": [0.1, 1.0, 10.0]}.'
         )
     recipe = model._recipe()
-    weight = _read_number(model.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+    weight = read_number(model.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
     distance = named_distance(model.discrepancy, model.n_moments, width=recipe.hidden[-1])
     # A copy: asking a random state for a seed changes it, and the model is to be fitted later.
-    member = Member(_read_seed(clone(model).random_state), weight, distance)
-    return Point(index, parameters, model, recipe, member, _read_device(model.device))
+    member = Member(read_seed(clone(model).random_state), weight, distance)
+    return Point(index, parameters, model, recipe, member, read_device(model.device))
 
 
 def stacks(points: Sequence[Point], task: Task) -> Iterator[list[Point]]:

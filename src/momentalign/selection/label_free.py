@@ -15,7 +15,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.classifier import MANNClassifier, _as_saved
+from momentalign.estimators.classifier import MANNClassifier
+from momentalign.estimators.inputs import split_layers
 from momentalign.networks import probabilities
 from momentalign.scores.aggregation import aggregation_coefficients
 from momentalign.scores.importance import importance_weights
@@ -85,7 +86,7 @@ class LabelFreeSearch(StackedSearch):
     Examples
     --------
     >>> import numpy as np
-    >>> from momentalign.estimators.classifier import MANNClassifier, _as_saved
+    >>> from momentalign.estimators.classifier import MANNClassifier, split_layers
     >>> random = np.random.default_rng(0)
     >>> y = np.arange(200) % 2
     >>> X = random.normal(size=(200, 2)) + 3.0 * y[:, None]
@@ -186,7 +187,7 @@ class LabelFreeSearch(StackedSearch):
         model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
-        model.networks_ = [_as_saved(network.layers) for network in self.networks_]
+        model.networks_ = [split_layers(network.layers) for network in self.networks_]
         model.coefficients_ = self.coefficients_
         model.coefs_, model.intercepts_ = model.networks_[self.best_index_]
         model.n_epochs_, model.best_epoch_ = best.n_epochs, best.best_epoch

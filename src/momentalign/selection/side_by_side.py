@@ -35,7 +35,7 @@ def reverse_scores_of_tasks(
     share: float = 0.8,
     device: str = "cpu",
 ) -> NDArray[np.float64]:
-    """Return the scores of :func:`~momentalign.selection.reverse.reverse_scores` for tasks of one shape, [task, member]."""
+    """Return the scores of :mod:`momentalign.selection.reverse` for tasks of one shape, shape (tasks, members)."""
     parts = [split_domains(*task, share=share, seed=seed) for task in tasks]
     forward = train_tasks([part.forward(n_classes) for part in parts], recipe, members, device=device)
     back = [
