@@ -20,7 +20,16 @@ def run(*arguments, cwd=None, environment=()):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--help",), (), ("demo", "--help"), ("reproduce",), ("reproduce", "artificial", "--help")]
+    "arguments",
+    [
+        ("--help",),
+        (),
+        ("demo", "--help"),
+        ("reproduce",),
+        ("reproduce", "artificial", "--help"),
+        ("reproduce", "sentiment", "--help"),
+        ("reproduce", "sensitivity", "--help"),
+    ],
 )
 def test_help_says_how(arguments):
     answer = run(*arguments)
@@ -60,6 +69,8 @@ def test_version_names_torch_and_device():
         (("reproduce", "artificial", "--data", "nowhere"), "nowhere/artificial.npz is not there"),
         (("reproduce", "artificial", "--data", ".", "--setting", "best"), "paper, momentalign"),
         (("reproduce", "overpenalization", "--out", "nowhere/page.html"), "nowhere/page.json cannot be written"),
+        (("reproduce", "sentiment"), "--data DIR or in MOMENTALIGN_DATA"),
+        (("reproduce", "sensitivity", "--data", "nowhere"), "nowhere/amazon_reviews.npz is not there"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(arguments, words, tmp_path):
@@ -116,3 +127,44 @@ def test_interrupt_leaves_nothing_and_exits_130(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in error
     assert not list(tmp_path.iterdir())
+
+
+SENTIMENT = ["reproduce", "sentiment", "--methods", "nn", "--seeds", "1", "--jobs", "1", "--no-open"]
+
+
+@pytest.mark.data
+def test_a_killed_run_goes_on_where_it_was(tmp_path):
+    """Killed twice, the journal, the results and the page are those of a run that was left alone."""
+    for name in ("killed", "alone"):
+        (tmp_path / name).mkdir()
+    journal = tmp_path / "killed" / "momentalign-sentiment.jsonl"
+    for lines in (3, 6):
+        process = subprocess.Popen([*COMMAND, *SENTIMENT], cwd=tmp_path / "killed", stdout=subprocess.DEVNULL)
+        while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < lines):
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+    held = journal.read_bytes()
+    assert 3 <= held.count(b"\n") < 13
+    for name in ("killed", "alone"):
+        answer = run(*SENTIMENT, cwd=tmp_path / name)
+        assert answer.returncode == 0, answer.stderr
+        assert "| Average |" in answer.stdout
+    assert journal.read_bytes().startswith(held[: held.rfind(b"\n") + 1])
+    names = {path.name for path in (tmp_path / "alone").iterdir()}
+    assert names == {
+        "momentalign-sentiment.html", "momentalign-sentiment.json", "momentalign-sentiment.jsonl", "table_2.md",
+        "table_2.tex",
+    }  # fmt: skip
+    for name in names:
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
+
+
+@pytest.mark.data
+def test_what_cannot_be_run_is_named(tmp_path):
+    answer = run("reproduce", "sentiment", "--methods", "nn,magic", "--no-open", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "method 'magic' is not known" in answer.stderr
+    answer = run("reproduce", "sensitivity", "--panels", "left", "--no-open", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "panel 'left' is not known" in answer.stderr

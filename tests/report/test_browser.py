@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 
 from momentalign.report.artificial import artificial_page
 from momentalign.report.overpenalization import overpenalization_page
+from momentalign.report.sensitivity import sensitivity_page
+from momentalign.report.sentiment import sentiment_page
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the pages with")
@@ -116,6 +119,21 @@ def test_the_overpenalization_page_sorts_words_too(overpenalization_result: dict
     assert outcome["problems"] == []
     assert outcome["requests"] == 0
     assert outcome["order"] == ["left, Normal"] * 3 + ["right, shifted Beta"]
+
+
+@pytest.mark.parametrize(("name", "make"), [("sentiment", sentiment_page), ("sensitivity", sensitivity_page)])
+def test_pages_of_measured_results_open_without_a_fault(name: str, make: Callable[[Any], str], tmp_path: Path):
+    kept = Path(__file__).parents[2] / "benchmarks" / "results" / f"{name}.json"
+    page = make(json.loads(kept.read_text())["result"])
+    script = """
+    outcome.tables = document.querySelectorAll("table").length;
+    outcome.pictures = document.querySelectorAll("svg").length;
+    """
+    outcome = open_page(page, script, tmp_path)
+    assert outcome["problems"] == []
+    assert outcome["requests"] == 0
+    assert outcome["tables"] >= 1
+    assert outcome["pictures"] >= 1
 
 
 def test_an_error_in_the_page_would_be_seen(overpenalization_result: dict[str, Any], tmp_path: Path):
