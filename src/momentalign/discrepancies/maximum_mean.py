@@ -220,7 +220,8 @@ def _kernel_function(kernel: Kernel, betas: list[Tensor | float], degree: int) -
 
     def gaussians(left: Tensor, right: Tensor) -> Tensor:
         squares = _squared_distances(left, right)
-        return torch.stack([torch.exp(-beta * squares) for beta in betas]).sum(0)
+        first, *others = (torch.exp(-beta * squares) for beta in betas)
+        return torch.stack([first, *others]).sum(0) if others else first
 
     return gaussians
 
@@ -229,9 +230,10 @@ def _squared_distances(left: Tensor, right: Tensor) -> Tensor:
     # About the mean of one of them the expansion of the squares loses least to rounding.
     centre = left.detach().mean(-2, keepdim=True)
     left, right = left - centre, right - centre
-    product = left @ right.transpose(-1, -2)
-    squares = left.square().sum(-1)[..., :, None] + right.square().sum(-1)[..., None, :] - 2 * product
-    return squares.clamp_min(0.0)
+    sums = left.square().sum(-1)[..., :, None] + right.square().sum(-1)[..., None, :]
+    if left.ndim == 2:  # Product and sum in one pass.
+        return torch.addmm(sums, left, right.T, alpha=-2.0).clamp_min(0.0)
+    return (sums - 2.0 * (left @ right.transpose(-1, -2))).clamp_min(0.0)
 
 
 def _quadratic(function: KernelFunction, source: Tensor, target: Tensor, *, unbiased: bool) -> Tensor:
