@@ -184,6 +184,18 @@ def test_sparse_rows_are_never_made_dense(rng, solver, kernel):
     assert peak < 60e6
 
 
+def test_a_linear_kernel_builds_no_matrix_of_all_pairs_of_rows(rng):
+    """That of 3,000 rows takes 72 MB."""
+    X = rng.normal(size=(3000, 5))
+    tracemalloc.start()
+    try:
+        TransferComponentAnalysis(2).fit(X[:2000], X_target=X[2000:])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 10e6
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_components_have_the_dtype_of_the_rows(shifted, dtype):
     X, X_target = shifted

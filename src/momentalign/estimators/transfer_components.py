@@ -274,7 +274,7 @@ def _components(
 
 def _size(kernel: LinearOperator) -> float:
     """Return roughly how large K is, or say that it has nothing to find."""
-    image = kernel @ _start(kernel.shape[0])
+    image = kernel @ np.random.default_rng(0).standard_normal(kernel.shape[0])
     size = float(np.linalg.norm(image))
     if np.linalg.norm(image - image.mean()) <= ROUNDING * size:
         raise InvalidInputError(
@@ -298,7 +298,7 @@ def _inverse_root(difference: Floats, mu: float) -> Callable[[Floats], Floats]:
 
 def _lanczos(operator: LinearOperator, count: int) -> tuple[Floats, Floats]:
     """Return the largest eigenvalues of a symmetric operator, rising, and their eigenvectors as columns."""
-    values, vectors = eigsh(operator, k=count, v0=_start(operator.shape[0]), maxiter=RESTARTS, rng=0)
+    values, vectors = eigsh(operator, k=count, maxiter=RESTARTS, rng=0)
     return values, vectors
 
 
@@ -307,7 +307,3 @@ def _dense_solver(operator: LinearOperator, count: int) -> tuple[Floats, Floats]
     size = operator.shape[0]
     values, vectors = eigh(operator @ np.eye(size), subset_by_index=[size - count, size - 1])
     return values, vectors
-
-
-def _start(size: int) -> Floats:
-    return np.random.default_rng(0).standard_normal(size)
