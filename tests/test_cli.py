@@ -168,3 +168,7 @@ def test_what_cannot_be_run_is_named(tmp_path):
     answer = run("reproduce", "sensitivity", "--panels", "left", "--no-open", cwd=tmp_path)
     assert answer.returncode == 2
     assert "panel 'left' is not known" in answer.stderr
+    answer = run("reproduce", "sentiment", "--device", "abacus", "--no-open", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "device 'abacus' cannot be used" in answer.stderr
+    assert not list(tmp_path.iterdir())

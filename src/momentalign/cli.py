@@ -184,12 +184,15 @@ def reproduce_sentiment(
     """
     from momentalign.data.benchmarks import REVIEWS, find_file
     from momentalign.experiments.review_cells import identity
-    from momentalign.experiments.sentiment import run
+    from momentalign.experiments.sentiment import refuse_unknown, run
     from momentalign.experiments.tables import compare, latex, markdown
     from momentalign.report.sentiment import sentiment_page
+    from momentalign.training.batched import open_device
 
     find_file(REVIEWS, data)
     chosen = list(dict.fromkeys(name.strip() for name in methods.split(",") if name.strip()))
+    refuse_unknown(chosen)
+    open_device(device)
     with _counted("sentiment") as progress:
         journal = _journal(out, identity("sentiment"), fresh=fresh)
         result = run(chosen, journal, seeds=range(seeds), n_jobs=jobs, device=device, folder=data, progress=progress)
@@ -218,12 +221,15 @@ def reproduce_sensitivity(
     """
     from momentalign.data.benchmarks import REVIEWS, find_file
     from momentalign.experiments.review_cells import identity
-    from momentalign.experiments.sensitivity import run
+    from momentalign.experiments.sensitivity import refuse_unknown, run
     from momentalign.experiments.sensitivity_figures import claims
     from momentalign.report.sensitivity import figure_5, sensitivity_page
+    from momentalign.training.batched import open_device
 
     find_file(REVIEWS, data)
     chosen = list(dict.fromkeys(name.strip() for name in panels.split(",") if name.strip()))
+    refuse_unknown(chosen)
+    open_device(device)
     with _counted("sensitivity") as progress:
         journal = _journal(out, identity("sensitivity"), fresh=fresh)
         result = run(chosen, journal, n_jobs=jobs, device=device, folder=data, progress=progress)

@@ -305,7 +305,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(("name", "value", "words"), PARAMETERS)
 def test_parameters_that_cannot_work_are_named_and_shown(shifted, name, value, words):
-    with pytest.raises(InvalidInputError, match=f"^{name} must .*{words}.*got {value!r}|^{name} must .*got") as caught:
+    with pytest.raises(InvalidInputError, match=f"^{name} must .*got ") as caught:
         TransferComponentAnalysis(**{name: value}).fit(shifted[0])
     assert words in str(caught.value)
     assert repr(value) in str(caught.value)
@@ -444,7 +444,7 @@ def test_components_help_where_the_target_is_shifted(rng):
 
 @pytest.mark.data
 def test_dvds_to_kitchen_appliances_on_the_real_reviews():
-    """78.8 % as measured, 79.6 % in the paper, whose figure was chosen by target labels; 70 % without a scale."""
+    """81.5 % as measured; 79.6 % in the paper, chosen by target labels; 75.1 % with counts that are not scaled."""
     try:
         reviews = load_reviews()
     except DataNotFoundError:
@@ -455,4 +455,4 @@ def test_dvds_to_kitchen_appliances_on_the_real_reviews():
     model = TransferComponentAnalysis(100, mu=0.1).fit(X, X_target=X_target)
     Z, Z_test = model.transform(X), model.transform(X_test)
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)).fit(Z, labels["dvd"][:2000])
-    assert classifier.score(Z_test, labels["kitchen"][2000:]) > 0.77
+    assert classifier.score(Z_test, labels["kitchen"][2000:]) > 0.80

@@ -95,7 +95,8 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     Notes
     -----
     Pan et al. scale the weights to :math:`W^T K H K W = I`: all components have the same variance. A ``StandardScaler``
-    behind this transformer does that where it is wanted.
+    behind this transformer does that where it is wanted; one before it keeps features of large numbers from deciding
+    alone.
 
     With a linear kernel no kernel matrix is built and the time grows with the number of entries that are not zero; with
     ``"rbf"`` one dense matrix of all pairs of training rows is held.
@@ -150,10 +151,10 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.gamma_ = 1.0 / self.n_features_in_ if self.gamma is None else float(self.gamma)
         rows, features = self.X_fit_.shape
         count = min(self.n_components, rows, features if self.kernel == "linear" else rows)
-        self.weights_, self.eigenvalues_ = self._components(_contrast(domains), count)
+        self.weights_, self.eigenvalues_ = self._find(_contrast(domains), count)
         self.n_components_ = len(self.eigenvalues_)
 
-    def _components(self, contrast: Floats, count: int) -> tuple[Floats, Floats]:
+    def _find(self, contrast: Floats, count: int) -> tuple[Floats, Floats]:
         if _is_worth_lanczos(len(contrast), count):
             try:
                 return _components(self._kernel_operator(), contrast, mu=self.mu, count=count, solver=_lanczos)

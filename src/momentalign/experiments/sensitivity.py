@@ -17,7 +17,7 @@ from momentalign.experiments.review_cells import TASKS, compute_all, identity, t
 from momentalign.experiments.runner import Cell
 from momentalign.journal import Journal, cell_key
 
-__all__ = ["PANELS", "run"]
+__all__ = ["PANELS", "refuse_unknown", "run"]
 
 SEED = 0
 CMD_WEIGHTS = tuple(np.round(np.linspace(0.3, 3.0, 10), 6).tolist())
@@ -40,9 +40,7 @@ def run(
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return the accuracies behind Figure 5, ready for JSON; what the journal holds is not computed again."""
-    unknown = [panel for panel in panels if panel not in PANELS]
-    if unknown:
-        raise InvalidInputError(f"panel {unknown[0]!r} is not known; choose among {', '.join(PANELS)}.")
+    refuse_unknown(panels)
     wanted = {panel: [_cells(panel, *task) for task in tasks] for panel in panels}
     cells = [cell for rows in wanted.values() for row in rows for cell in row]
     done = compute_all(cells, journal, folder=folder, device=device, n_jobs=n_jobs, progress=progress)
@@ -56,6 +54,13 @@ def run(
         "tasks": [task_name(*task) for task in tasks],
         "panels": {panel: _panel(panel, accuracy) for panel, accuracy in found.items()},
     }
+
+
+def refuse_unknown(panels: Sequence[str]) -> None:
+    """Name the first panel there is not."""
+    for panel in panels:
+        if panel not in PANELS:
+            raise InvalidInputError(f"panel {panel!r} is not known; choose among {', '.join(PANELS)}.")
 
 
 def _cells(panel: str, source: str, target: str) -> list[Cell]:

@@ -15,7 +15,7 @@ from momentalign.experiments.review_cells import TASKS, compute_all, identity, t
 from momentalign.experiments.runner import Cell
 from momentalign.journal import Journal, cell_key
 
-__all__ = ["METHODS", "Method", "run"]
+__all__ = ["METHODS", "Method", "refuse_unknown", "run"]
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,7 @@ def run(
     progress
         Called with the number of finished cells and of all cells.
     """
-    unknown = [method for method in methods if method not in METHODS]
-    if unknown:
-        raise InvalidInputError(f"method {unknown[0]!r} is not known; choose among {', '.join(METHODS)}.")
+    refuse_unknown(methods)
     work = partial(compute_all, journal=journal, folder=folder, device=device, n_jobs=n_jobs, progress=progress)
     questions = [cell for method in methods for task in tasks for cell in _questions(method, task)]
     scores = work(questions)
@@ -93,6 +91,13 @@ def run(
         "tasks": [task_name(*task) for task in tasks],
         "methods": {method: _column(method, tasks, cells, done) for method in methods},
     }
+
+
+def refuse_unknown(methods: Sequence[str]) -> None:
+    """Name the first method there is not."""
+    for method in methods:
+        if method not in METHODS:
+            raise InvalidInputError(f"method {method!r} is not known; choose among {', '.join(METHODS)}.")
 
 
 def _questions(method: str, task: tuple[str, str]) -> list[Cell]:

@@ -18,7 +18,7 @@ from momentalign.networks import Layer, Matrix
 from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, Member, Optimizer, Recipe, Task, ValidationFigures
 
-__all__ = ["BatchedEngine", "cross_entropy", "make_optimizer", "one_thread"]
+__all__ = ["BatchedEngine", "cross_entropy", "make_optimizer", "one_thread", "open_device"]
 
 
 class BatchedEngine:
@@ -39,7 +39,7 @@ class BatchedEngine:
     def _build(
         self, task: Task, recipe: Recipe, members: Sequence[Member], device: str, dtype: torch.dtype | None
     ) -> None:
-        self._device = _open_device(device)
+        self._device = open_device(device)
         if dtype is None:
             # Products of stacked and of single networks are rounded differently; in float64 nobody can tell.
             dtype = torch.float64 if self._device.type == "cpu" else torch.float32
@@ -175,7 +175,8 @@ def make_optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.opti
     return torch.optim.Adam(parameters, lr=optimizer.rate)
 
 
-def _open_device(name: str) -> torch.device:
+def open_device(name: str) -> torch.device:
+    """Return a device that works, or say why it does not."""
     try:
         device = torch.device(name)
         torch.empty(1, device=device)

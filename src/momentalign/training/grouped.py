@@ -15,7 +15,7 @@ from torch import Tensor
 
 from momentalign.data.pairing import Rows
 from momentalign.networks import Layer, Matrix
-from momentalign.training.batched import cross_entropy, make_optimizer
+from momentalign.training.batched import cross_entropy, make_optimizer, open_device
 from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, ValidationFigures
 
@@ -41,7 +41,7 @@ class GroupedEngine:
     def __init__(
         self, tasks: Sequence[Task], recipe: Recipe, members: Sequence[Sequence[Member]], *, device: str
     ) -> None:
-        self._device = torch.device(device)
+        self._device = open_device(device)
         self._members = [member for own in members for member in own]
         size = len(members[0])
         # The networks of each task that are computed, side by side, and those that still train among all of them.
