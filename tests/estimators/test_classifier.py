@@ -12,6 +12,7 @@ from sklearn.utils import get_tags
 import momentalign as ma
 from momentalign.estimators import classifier
 from momentalign.estimators.classifier import named_distance
+from momentalign.estimators.inputs import read_device
 from momentalign.training import compiled
 
 DISCREPANCIES = {
@@ -314,8 +315,8 @@ def test_huge_seeds_are_seeds(quick, problem):
 def test_auto_takes_a_gpu_if_there_is_one(monkeypatch):
     for there, expected in [(True, "cuda"), (False, "cpu")]:
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        assert classifier._read_device("auto") == expected
-    assert classifier._read_device("cuda:1") == "cuda:1"
+        assert read_device("auto") == expected
+    assert read_device("cuda:1") == "cuda:1"
 
 
 def test_tags_say_sparse_is_welcome():

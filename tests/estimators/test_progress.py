@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from momentalign.estimators.progress import describe, training_progress
+from momentalign.estimators.progress import counting_progress, describe, training_progress
 from momentalign.training.stack import EpochReport
 
 
@@ -35,4 +35,16 @@ def test_figures_of_an_epoch():
 
 def test_without_verbose_there_is_no_function_to_call():
     with training_progress("title", verbose=0) as progress:
+        assert progress is None
+
+
+def test_parts_are_counted(monkeypatch, capsys):
+    monkeypatch.setenv("TTY_COMPATIBLE", "0")
+    with counting_progress("parts", verbose=1) as progress:
+        progress(3, 7)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "parts" in err
+    assert "3/7" in err
+    with counting_progress("parts", verbose=0) as progress:
         assert progress is None

@@ -83,6 +83,31 @@ def test_weights_are_scored_by_reverse_validation(journal):
     assert all(0.5 < score < 1.0 for score in result["scores"])
 
 
+def test_transfer_components_stand_before_a_classifier(journal):
+    cell = {**SHORT, "seeds": [0, 1], "method": "tca", "components": 50, "mu": 0.1}
+    (result,) = cells.compute_all([cell], journal, folder=None).values()
+    assert result["accuracy"][0] == result["accuracy"][1] > 0.7
+
+
+def test_the_automatic_weight_is_the_estimator_as_users_call_it(journal):
+    (result,) = cells.compute_all([{**SHORT, "method": "auto"}], journal, folder=None).values()
+    assert result["accuracy"][0] > 0.8
+
+
+def test_tasks_side_by_side_are_the_tasks_one_by_one(journal):
+    """The road an accelerator takes, on the CPU: what is done is not done again, and progress counts settings."""
+    settings = ({"method": "nn"}, {"method": "cmd", "weight": 1.0})
+    both = [{**SHORT, **setting, "target": target} for setting in settings for target in ("dvd", "kitchen")]
+    journal.append(both[0], {"accuracy": [0.25], "epochs": [1]})
+    calls = []
+    found = cells.compute_all(both, journal, folder=None, device="cpu:0", progress=lambda *call: calls.append(call))
+    assert calls == [(1, 2), (2, 2)]
+    assert found[cell_key(both[0])]["accuracy"] == [0.25]
+    for cell in both[1:]:
+        assert abs(found[cell_key(cell)]["accuracy"][0] - cells.compute(cell)["accuracy"][0]) < 0.01
+    assert cells.compute_together([], folder=None, device="cpu") == []
+
+
 def test_distances_carry_their_parameters():
     assert cells.distance_of("nn", {}) is None
     assert cells.distance_of("cmd", {"n_moments": 3}).n_moments == 3

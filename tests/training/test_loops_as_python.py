@@ -11,10 +11,13 @@ import numpy as np
 import torch
 from scipy import sparse
 
+from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
+from momentalign.discrepancies.cross_moments import _kernel_squares
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.fused.cpu import CPUBackend
 from momentalign.discrepancies.fused.function import differentiable_terms
+from momentalign.discrepancies.fused.symmetric import squares_and_sizes, squares_gradient
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.training.batched import BatchedEngine
 from momentalign.training.compiled import CompiledEngine, CompiledTask
@@ -22,14 +25,15 @@ from momentalign.training.recipe import Member, Optimizer, Recipe, Task
 
 warnings.filterwarnings("error")
 random = np.random.default_rng(0)
-source = ((random.random((13, 20)) + 0.1) * (random.random((13, 20)) < 0.15)).astype(np.float32)
+source = ((random.random((13, 20)) + 0.1) * (random.random((13, 20)) < 0.12)).astype(np.float32)
 target = (random.random((9, 20)) * (random.random((9, 20)) < 0.3)).astype(np.float32)
 labels = np.arange(13) % 3
-rows = {"csr": (sparse.csr_matrix(source), sparse.csr_matrix(target)), "dense": (source + 0.1, target)}
+rows = {"csr": (sparse.csr_matrix(source), sparse.csr_matrix(target))}
+rows |= {"dense": (source + 0.1, target), "mostly zero": (source, target)}
 cases = [
     ("csr", "adagrad", None), ("csr", "adadelta", CMDLoss(5)), ("csr", "sgd", MMDLoss(beta=1.0)), ("csr", "adam", None),
     ("dense", "adagrad", CMDLoss(3, cross=2)), ("dense", "sgd", CMDLoss(2)), ("dense", "adadelta", None),
-    ("dense", "adam", CORALLoss()),
+    ("dense", "adam", CORALLoss()), ("csr", "adagrad", AdversarialLoss(3)), ("mostly zero", "sgd", CMDLoss(2)),
 ]
 for kind, optimizer, distance in cases:
     task = Task(rows[kind][0], labels, rows[kind][1], 3, rows[kind][0][:5], labels[:5])
@@ -50,6 +54,12 @@ for order in (1, 2, 3, 5, 6):
     torch.testing.assert_close(ours, torch.autograd.grad(stacked_terms(s, t, order, scale=2.0).sum(), (s, t)))
 same = differentiable_terms(CPUBackend(), s, s.detach().flip(0), 5, scale=1.0, summed=True, plain=stacked_terms)
 assert same == 0
+rows = torch.tensor(random.random((7, 3)) - 0.5, requires_grad=True)
+signs = torch.tensor([1 / 3] * 3 + [-1 / 4] * 4, dtype=torch.float64)
+expected, _ = _kernel_squares(rows, signs, 4)
+torch.testing.assert_close(squares_and_sizes(rows.detach(), signs, 4)[0], expected.detach())
+(slopes,) = torch.autograd.grad(expected.sum(), rows)
+torch.testing.assert_close(squares_gradient(rows.detach(), signs, 4, torch.ones(3).double()), slopes)
 print("as python")
 """
 
