@@ -238,11 +238,14 @@ def _gaussians(hidden: Array, active: int, beta: float) -> Array:
         line, own, others = kernel[i, i:], hidden[i], squares[i:]
         for j in range(rows - i):
             line[j] = squares[i] + others[j]
-        for u in range(0, active, 4):  # Units are filled up to more than four, with zeros.
+        for u in range(0, active, 8):  # Units are filled up to more than eight, with zeros.
             a0, a1, a2, a3 = two * own[u], two * own[u + 1], two * own[u + 2], two * own[u + 3]
+            a4, a5, a6, a7 = two * own[u + 4], two * own[u + 5], two * own[u + 6], two * own[u + 7]
             t0, t1, t2, t3 = flipped[u, i:], flipped[u + 1, i:], flipped[u + 2, i:], flipped[u + 3, i:]
+            t4, t5, t6, t7 = flipped[u + 4, i:], flipped[u + 5, i:], flipped[u + 6, i:], flipped[u + 7, i:]
             for j in range(rows - i):
-                line[j] += (a0 * t0[j] + a1 * t1[j]) + (a2 * t2[j] + a3 * t3[j])
+                left = (a0 * t0[j] + a1 * t1[j]) + (a2 * t2[j] + a3 * t3[j])
+                line[j] += left + ((a4 * t4[j] + a5 * t5[j]) + (a6 * t6[j] + a7 * t7[j]))
         for j in range(rows - i):
             line[j] = exponential(negative * max(line[j], zero))
         for j in range(i):
@@ -262,8 +265,8 @@ def _mean_embedding(hidden: Array, source: int, active: int, beta: float, streng
         line = kernel[i]
         for j in range(rows):
             totals[j] += signs[i] * line[j]
-    for first in range(0, rows, 4):
-        _add_four(kernel, hidden, signs, first, active, weighted)
+    for first in range(0, rows, 8):
+        _add_eight(kernel, hidden, signs, first, active, weighted)
     value = 0.0
     for i in range(rows):
         value += signs[i] * totals[i]
@@ -274,17 +277,23 @@ def _mean_embedding(hidden: Array, source: int, active: int, beta: float, streng
 
 
 @compiled
-def _add_four(kernel: Array, hidden: Array, signs: Array, first: int, active: int, weighted: Array) -> None:
-    """Add the products of up to four rows of the kernel with their signed activations, unit by unit."""
+def _add_eight(kernel: Array, hidden: Array, signs: Array, first: int, active: int, weighted: Array) -> None:
+    """Add the products of up to eight rows of the kernel with their signed activations, unit by unit."""
     rows = kernel.shape[0]
-    i1, i2, i3 = min(first + 1, rows - 1), min(first + 2, rows - 1), min(first + 3, rows - 1)
-    s0, zero = signs[first], np.float32(0.0)
-    s1 = signs[i1] if first + 1 < rows else zero  # Missing rows weigh nothing.
-    s2 = signs[i2] if first + 2 < rows else zero
-    s3 = signs[i3] if first + 3 < rows else zero
+    last = rows - 1
+    i1, i2, i3, i4 = min(first + 1, last), min(first + 2, last), min(first + 3, last), min(first + 4, last)
+    i5, i6, i7 = min(first + 5, last), min(first + 6, last), min(first + 7, last)
+    factors = np.zeros(8, np.float32)  # Missing rows weigh nothing.
+    for i in range(min(8, rows - first)):
+        factors[i] = signs[first + i]
     k0, k1, k2, k3 = kernel[first], kernel[i1], kernel[i2], kernel[i3]
+    k4, k5, k6, k7 = kernel[i4], kernel[i5], kernel[i6], kernel[i7]
     for u in range(active):
         out = weighted[u]
-        a0, a1, a2, a3 = s0 * hidden[first, u], s1 * hidden[i1, u], s2 * hidden[i2, u], s3 * hidden[i3, u]
+        a0, a1 = factors[0] * hidden[first, u], factors[1] * hidden[i1, u]
+        a2, a3 = factors[2] * hidden[i2, u], factors[3] * hidden[i3, u]
+        a4, a5 = factors[4] * hidden[i4, u], factors[5] * hidden[i5, u]
+        a6, a7 = factors[6] * hidden[i6, u], factors[7] * hidden[i7, u]
         for j in range(rows):
-            out[j] += (a0 * k0[j] + a1 * k1[j]) + (a2 * k2[j] + a3 * k3[j])
+            left = (a0 * k0[j] + a1 * k1[j]) + (a2 * k2[j] + a3 * k3[j])
+            out[j] += left + ((a4 * k4[j] + a5 * k5[j]) + (a6 * k6[j] + a7 * k7[j]))
