@@ -21,8 +21,8 @@ from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, Vali
 
 __all__ = ["GroupedEngine", "are_alike"]
 
-# Weights move, and an epoch is recorded anew, when this part of the networks of a task or fewer still train.
-WORTH_REARRANGING = 0.7
+# Weights move, and an epoch is recorded anew, when this part of what is computed or less has to be.
+WORTH_REARRANGING = 0.6
 
 
 def are_alike(tasks: Sequence[Task], recipe: Recipe) -> bool:
@@ -63,16 +63,25 @@ class GroupedEngine:
 
     def _starts(self, tasks: Sequence[Task], recipe: Recipe) -> list[Tensor]:
         """The weights training starts from: those of a task's hidden layers side by side, then the top layers."""
-        starts = [
-            [self._members[network].start(task, recipe) for network in own]
-            for task, own in zip(tasks, self._slots, strict=True)
-        ]
-        bottom = np.stack([np.concatenate([layers[0].weight for layers in own], axis=1) for own in starts])
-        bias = np.stack([np.concatenate([layers[0].bias for layers in own])[None] for own in starts])
-        top = np.stack([layers[1].weight for own in starts for layers in own])
-        top_bias = np.stack([layers[1].bias for own in starts for layers in own])[:, None]
-        parts = (bottom, bias, top, top_bias)
-        return [torch.tensor(part, dtype=torch.float32, device=self._device) for part in parts]
+        known: dict[tuple[int, ...], list[Tensor]] = {}
+        found = []
+        for task, own in zip(tasks, self._slots, strict=True):
+            # A start depends on the member and on shapes, which all tasks share.
+            key = tuple(id(self._members[network]) for network in own)
+            if key not in known:
+                known[key] = self._parts([self._members[network].start(task, recipe) for network in own])
+            found.append(known[key])
+        bottom, bias, top, top_bias = zip(*found, strict=True)
+        return [torch.stack(bottom), torch.stack(bias), torch.cat(top), torch.cat(top_bias)]
+
+    def _parts(self, starts: Sequence[Sequence[Layer]]) -> list[Tensor]:
+        arrays = (
+            np.concatenate([layers[0].weight for layers in starts], axis=1),
+            np.concatenate([layers[0].bias for layers in starts])[None],
+            np.stack([layers[1].weight for layers in starts]),
+            np.stack([layers[1].bias for layers in starts])[:, None],
+        )
+        return [torch.tensor(part, dtype=torch.float32, device=self._device) for part in arrays]
 
     def _prepare(self) -> None:
         """Set what depends on which networks are left."""
@@ -166,7 +175,7 @@ class GroupedEngine:
         alive = set(self._active)
         kept = [task for task, own in enumerate(self._slots) if not alive.isdisjoint(own)]
         size = max(len(alive.intersection(self._slots[task])) for task in kept)
-        if len(kept) == len(self._slots) and size > WORTH_REARRANGING * len(self._slots[0]):
+        if len(kept) * size > WORTH_REARRANGING * len(self._slots) * len(self._slots[0]):
             return
         # Networks that train come first; where a task has fewer than the others, stopped ones fill up.
         places = [
