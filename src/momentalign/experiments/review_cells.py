@@ -40,13 +40,15 @@ from momentalign.version import __version__
 
 __all__ = ["TASKS", "ReviewTask", "compute_all", "identity", "read_task", "task_name"]
 
-LABELLED = 2000
+LABELLED, HELD_OUT = 2000, 0.3
 SHUFFLE_SEED = SELECTION_SEED = 0
+RECIPE = Recipe(initializer="lecun_uniform", compiled=True)
 TASKS = tuple(itertools.permutations(CATEGORIES, 2))
 # What every method shares; a journal of another protocol is refused.
 PROTOCOL = {
-    "features": "counts", "hidden": 50, "optimizer": "adagrad", "learning_rate": 0.01, "batch_size": 300,
-    "max_epochs": 1500, "patience": 10, "held_out": 0.3,
+    "features": "counts", "hidden": RECIPE.hidden[0], "optimizer": RECIPE.optimizer.name,
+    "learning_rate": RECIPE.optimizer.rate, "batch_size": RECIPE.batch_size, "max_epochs": RECIPE.max_epochs,
+    "patience": RECIPE.patience, "held_out": HELD_OUT,
     "start": "lecun uniform, one epoch of SGD 0.1 in batches of 32",
     "kept": "the epoch of the best accuracy on the held-out reviews",
 }  # fmt: skip
@@ -79,7 +81,7 @@ def read_task(source: str, target: str, *, features: str = "counts", folder: str
     """Return one task; `features` are ``"counts"`` or ``"log"``, log(1 + count)."""
     every = _reviews(folder)
     order = np.random.default_rng(SHUFFLE_SEED).permutation(LABELLED)
-    training = round((1.0 - PROTOCOL["held_out"]) * LABELLED)  # type: ignore[operator]
+    training = round((1.0 - HELD_OUT) * LABELLED)
     rows, others = (every.rows[name].log1p() if features == "log" else every.rows[name] for name in (source, target))
     rows, labels = rows[:LABELLED][order], every.labels[source][:LABELLED][order]
     # As many target rows as source rows are paired with them; the held-out part has no partner.
@@ -88,8 +90,8 @@ def read_task(source: str, target: str, *, features: str = "counts", folder: str
 
 
 def recipe_of(hidden: int) -> Recipe:
-    """Return the recipe of Section 6.3."""
-    return Recipe(hidden=(hidden,), initializer="lecun_uniform", compiled=True)
+    """Return the recipe of Section 6.3 with so many hidden units."""
+    return replace(RECIPE, hidden=(hidden,))
 
 
 def starts(tasks: Sequence[Task], recipe: Recipe, seeds: Sequence[int], *, device: str) -> list[list[Sequence[Layer]]]:

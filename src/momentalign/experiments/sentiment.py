@@ -27,6 +27,8 @@ class Method:
     betas: tuple[float, ...] = ()
     components: int = 0
     mu: float = 0.0
+    apart: str = ""
+    """What is not as in the protocol that the others share."""
 
     @property
     def searched(self) -> bool:
@@ -38,13 +40,15 @@ METHODS = {
     "nn": Method("NN"),
     "dann": Method("DANN", weights=(1.0,)),
     "coral": Method("CORAL", weights=(100_000.0,)),
-    "tca": Method("TCA", components=100, mu=0.1),
+    "tca": Method(
+        "TCA", weights=(), components=100, mu=0.1, apart="columns of unit variance, linear kernel, logistic regression"
+    ),
     "mmd": Method(
         "MMD", weights=tuple(np.geomspace(0.1, 500.0, 10).tolist()), betas=tuple(np.geomspace(0.01, 10.0, 10).tolist())
     ),
     "cmd": Method("CMD", weights=(1.0,)),
     "cv-cmd": Method("CV-CMD", weights=(1.0,)),
-    "auto": Method("CMD, automatic weight"),
+    "auto": Method("CMD, automatic weight", weights=(), apart="log(1 + count), MANNClassifier(weight='auto')"),
 }
 """The methods of Table 2, CV-CMD, and ``weight="auto"`` on log(1 + count); see docs/paper.md for their settings."""
 
@@ -115,7 +119,7 @@ def _chosen(method: str, task: tuple[str, str], scores: Mapping[str, Any]) -> di
     if method == "tca":
         return {"components": settings.components, "mu": settings.mu}
     if not settings.searched:
-        return {"weight": settings.weights[0]}
+        return {"weight": settings.weights[0]} if settings.weights else {}
     candidates = [
         (score, -weight, cell.get("beta"))
         for cell in _questions(method, task)

@@ -86,7 +86,7 @@ class LabelFreeSearch(StackedSearch):
     Examples
     --------
     >>> import numpy as np
-    >>> from momentalign.estimators.classifier import MANNClassifier, split_layers
+    >>> from momentalign.estimators.classifier import MANNClassifier
     >>> random = np.random.default_rng(0)
     >>> y = np.arange(200) % 2
     >>> X = random.normal(size=(200, 2)) + 3.0 * y[:, None]
