@@ -20,7 +20,7 @@ from benchmarks.__main__ import BESIDE
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.estimators.inputs import joined_task
 from momentalign.experiments.review_cells import TASKS, ReviewTask, read_task, recipe_of
-from momentalign.networks import Layer, probabilities
+from momentalign.networks.shallow import Layer, probabilities
 from momentalign.scores.aggregation import aggregation_coefficients
 from momentalign.scores.importance import importance_weights
 from momentalign.selection.reverse import reverse_scores

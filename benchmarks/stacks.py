@@ -21,7 +21,7 @@ from benchmarks.distances import eager_cmd
 from benchmarks.figure import Figure, interleaved
 from momentalign.data.benchmarks import load_reviews
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.networks import initial_layers
+from momentalign.networks.shallow import initial_layers
 from momentalign.training import compiled
 from momentalign.training.batched import BatchedEngine
 from momentalign.training.recipe import Member, Recipe, Task

@@ -8,7 +8,7 @@ import momentalign as ma
 from momentalign.errors import InvalidTypeError
 from momentalign.estimators.aggregation import WEIGHTS, train_aggregated
 from momentalign.estimators.inputs import joined_task
-from momentalign.networks import probabilities
+from momentalign.networks.shallow import probabilities
 from momentalign.training.recipe import Recipe, Task
 from momentalign.training.stack import train_stack
 

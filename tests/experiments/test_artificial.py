@@ -12,7 +12,7 @@ from momentalign.data.generators import make_artificial
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.errors import InvalidInputError
 from momentalign.experiments.artificial import OURS, PAPER, find_setting, label_free_score, run, train
-from momentalign.networks import Layer, activations, outputs
+from momentalign.networks.shallow import Layer, activations, outputs
 
 SHORT = replace(PAPER, plain_epochs=200, aligned_epochs=100)
 

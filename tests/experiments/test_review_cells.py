@@ -6,7 +6,7 @@ import pytest
 import momentalign as ma
 from momentalign.experiments import review_cells as cells
 from momentalign.journal import Journal, cell_key
-from momentalign.networks import outputs
+from momentalign.networks.shallow import outputs
 
 pytestmark = pytest.mark.data
 

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.errors import InvalidInputError
-from momentalign.networks import activations, outputs, probabilities
+from momentalign.networks.shallow import activations, outputs, probabilities
 from momentalign.scores.aggregation import aggregated_probabilities, aggregation_coefficients
 from momentalign.scores.balancing import balancing_choice
 from momentalign.scores.deep_embedded import deep_embedded_score

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.networks import outputs
+from momentalign.networks.shallow import outputs
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.splits import split_labelled, split_unlabelled
 from momentalign.training.recipe import Member, Optimizer, Recipe, Task

@@ -7,7 +7,7 @@ from torch.nn import functional
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.networks import activations, outputs
+from momentalign.networks.shallow import activations, outputs
 from momentalign.training.batched import BatchedEngine, one_thread
 from momentalign.training.recipe import Member, Optimizer, Recipe
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.networks import initial_layers
+from momentalign.networks.shallow import initial_layers
 from momentalign.training.recipe import Member, Optimizer, Recipe, Task
 
 

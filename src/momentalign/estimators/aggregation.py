@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from momentalign.networks import Layer, Matrix, activations, probabilities
+from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
 from momentalign.scores.aggregation import aggregation_coefficients
 from momentalign.scores.importance import importance_weights, logistic_ratio
 from momentalign.training.recipe import Distance, Member, Recipe, Task, TrainedNetwork

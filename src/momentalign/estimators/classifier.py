@@ -34,7 +34,7 @@ from momentalign.estimators.inputs import (
 )
 from momentalign.estimators.progress import training_progress
 from momentalign.moments import read_order
-from momentalign.networks import Layer, Matrix, activations, outputs, probabilities
+from momentalign.networks.shallow import Layer, Matrix, activations, outputs, probabilities
 from momentalign.scores.aggregation import aggregated_probabilities
 from momentalign.training.recipe import Distance, Member, Optimizer, OptimizerName, Recipe, Task
 from momentalign.training.stack import train_stack

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d, validate_data
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.networks import Matrix
+from momentalign.networks.shallow import Matrix
 
 __all__ = ["Domains", "naming", "read_domains"]
 

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domains import naming
-from momentalign.networks import Layer, Matrix
+from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.recipe import Task
 
 __all__ = [

@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domains import Domains, naming, read_domains
 from momentalign.moments import read_order
-from momentalign.networks import Matrix
+from momentalign.networks.shallow import Matrix
 
 __all__ = ["TransferComponentAnalysis"]
 

@@ -19,7 +19,7 @@ from scipy.stats import ks_2samp
 from momentalign.data.benchmarks import Problem
 from momentalign.discrepancies.central_moment import CMDLoss, cmd_terms
 from momentalign.errors import InvalidInputError
-from momentalign.networks import Layer, activations, outputs
+from momentalign.networks.shallow import Layer, activations, outputs
 from momentalign.training.recipe import Member, Optimizer, OptimizerName, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import EpochReport, train_stack
 

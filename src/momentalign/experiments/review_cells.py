@@ -32,7 +32,7 @@ from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.transfer_components import TransferComponentAnalysis
 from momentalign.experiments.runner import Cell, run_cells
 from momentalign.journal import Journal, cell_key
-from momentalign.networks import Layer, outputs
+from momentalign.networks.shallow import Layer, outputs
 from momentalign.selection.side_by_side import Domains, reverse_scores_of_tasks
 from momentalign.training.recipe import Distance, Member, Optimizer, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import train_tasks

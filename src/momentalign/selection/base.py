@@ -22,7 +22,7 @@ from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.domains import read_domains
 from momentalign.estimators.inputs import as_float32, encode_labels, read_seed
 from momentalign.journal import Journal, cell_key
-from momentalign.networks import Matrix
+from momentalign.networks.shallow import Matrix
 from momentalign.selection.grid import Point, read_points, results_table
 from momentalign.selection.progress import search_progress
 

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.inputs import split_layers
-from momentalign.networks import probabilities
+from momentalign.networks.shallow import probabilities
 from momentalign.scores.aggregation import aggregation_coefficients
 from momentalign.scores.importance import importance_weights
 from momentalign.selection.base import Finished, Sample, StackedSearch

@@ -17,7 +17,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from momentalign.networks import Layer, Matrix, outputs
+from momentalign.networks.shallow import Layer, Matrix, outputs
 from momentalign.selection.splits import split_labelled, split_unlabelled
 from momentalign.training.recipe import Member, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import train_stack

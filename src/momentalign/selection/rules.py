@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError
-from momentalign.networks import Layer, Matrix, activations, probabilities
+from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
 from momentalign.scores.balancing import balancing_choice
 from momentalign.scores.deep_embedded import deep_embedded_score
 from momentalign.scores.entropy import mutual_information, negative_entropy

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from momentalign.networks import Matrix
+from momentalign.networks.shallow import Matrix
 from momentalign.selection.reverse import reverse_task, split_domains
 from momentalign.training.recipe import Member, Recipe
 from momentalign.training.stack import train_tasks

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from momentalign.data.pairing import Rows
 from momentalign.errors import InvalidInputError
-from momentalign.networks import Layer, Matrix
+from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, Member, Optimizer, Recipe, Task, ValidationFigures
 

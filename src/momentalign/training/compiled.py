@@ -20,7 +20,7 @@ from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss, interval_length
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
-from momentalign.networks import Layer, Matrix
+from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.recipe import Distance, EpochFigures, Member, OptimizerName, Recipe, Task, ValidationFigures
 
 __all__ = ["CompiledEngine", "CompiledTask", "announce_compilation", "is_compilable"]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from momentalign.data.pairing import Rows
-from momentalign.networks import Layer, Matrix
+from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.batched import cross_entropy, make_optimizer, open_device
 from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, ValidationFigures

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from momentalign.data.pairing import Rows, balanced_order, batches, paired_batches
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.networks import Initializer, Layer, Matrix, initial_layers
+from momentalign.networks.shallow import Initializer, Layer, Matrix, initial_layers
 
 __all__ = [
     "Distance",

@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 from torch import Tensor
 
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.networks import Layer
+from momentalign.networks.shallow import Layer
 from momentalign.training.batched import BatchedEngine
 from momentalign.training.compiled import CompiledEngine, CompiledTask, announce_compilation, is_compilable
 from momentalign.training.grouped import GroupedEngine, are_alike

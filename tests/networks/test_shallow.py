@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError
-from momentalign.networks import Layer, activations, initial_layers, outputs, probabilities
+from momentalign.networks.shallow import Layer, activations, initial_layers, outputs, probabilities
 
 INPUTS, UNITS = 400, 300
 # Variance and largest weight, in closed form. The bound of a uniform law is sqrt(3 * variance); a normal law cut at two
