@@ -1,15 +1,10 @@
-"""Benchmark files: what is known, where they are looked for, and whether they are what they should be.
+"""Benchmark problems of rows: the artificial example and the product reviews.
 
-Section 6.1 of Zellinger et al. (2019) lists the data sets. Nothing is downloaded here; files are found in the folder
-given as
-``--data DIR`` or in ``MOMENTALIGN_DATA``, and their SHA-256 is checked before they are read.
+Sections 6.2 and 6.3 of Zellinger et al. (2019). The files are those of :mod:`momentalign.data.catalogue`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -17,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from momentalign.errors import DamagedFileError, DataNotFoundError
+from momentalign.data.catalogue import ARTIFICIAL, REVIEWS, BenchmarkFile, find_file
 
 __all__ = [
     "ARTIFICIAL",
@@ -30,33 +25,8 @@ __all__ = [
     "load_reviews",
 ]
 
-
-@dataclass(frozen=True)
-class BenchmarkFile:
-    """A file of numbers that some experiment needs."""
-
-    name: str
-    sha256: str
-    source: str
-
-
 CATEGORIES = ("books", "dvd", "electronics", "kitchen")
 Matrix: TypeAlias = Any
-
-ARTIFICIAL = BenchmarkFile(
-    "artificial.npz",
-    "f38ab84e2e78cdda2b1029c18fe8e6b8d41fec536488b6060d42e5ae3fff493d",
-    "the four arrays of data/artificial_dataset in github.com/wzell/mann, saved with numpy.savez_compressed "
-    "as x_source, x_target, y_source and y_target",
-)
-
-
-REVIEWS = BenchmarkFile(
-    "amazon_reviews.npz",
-    "ee04e9b7f8bffbddaef5558ea11ca42a3ef62495eb79eb137069c9e1796e7cca",
-    "the Amazon reviews of Blitzer et al. (2007) with the preprocessing of Chen et al. (2012), counts of 5,000 "
-    "unigrams and bigrams in the layout of amazon.mat (xx, yy, offset), saved as a numpy archive",
-)
 
 
 class Problem(NamedTuple):
@@ -74,34 +44,6 @@ class Reviews(NamedTuple):
     rows: dict[str, Matrix]
     labels: dict[str, NDArray[np.intp]]
     vocabulary: list[str]
-
-
-def find_file(file: BenchmarkFile, folder: str | Path | None = None) -> Path:
-    """Return the path of a benchmark file whose checksum is right, or say how to get it.
-
-    Parameters
-    ----------
-    file
-        The file to find.
-    folder
-        Where to look; None takes the environment variable ``MOMENTALIGN_DATA``.
-    """
-    place = folder if folder is not None else os.environ.get("MOMENTALIGN_DATA")
-    if place is None:
-        raise DataNotFoundError(
-            f"{file.name} is needed: give its folder as --data DIR or in MOMENTALIGN_DATA. It is {file.source}."
-        )
-    path = Path(place) / file.name
-    if not path.is_file():
-        raise DataNotFoundError(f"{path} is not there. {file.name} is {file.source}; --data DIR says where to look.")
-    with path.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    if digest != file.sha256:
-        raise DamagedFileError(
-            f"{path} is not the file it should be (SHA-256 {digest[:12]}, expected {file.sha256[:12]}); "
-            f"get it again: {file.source}."
-        )
-    return path
 
 
 def load_artificial(folder: str | Path | None = None) -> Problem:

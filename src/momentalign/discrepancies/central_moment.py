@@ -10,17 +10,20 @@ Definition in Eq. (12), dual form in Theorem 2 (Eq. 13), empirical estimate in E
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
-from typing import Any, Literal, TypeAlias, overload
+from typing import Any, Literal, Self, TypeAlias, overload
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
 from momentalign.discrepancies.fused.choice import fast_terms
+from momentalign.discrepancies.ranks import joined_cmd, joined_range, read_group
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, MomentAlignWarning
@@ -148,6 +151,29 @@ class CMDLoss(nn.Module):
 
     With ``interval="data"`` the range of the first pair of batches is kept for all later ones.
 
+    Parameters
+    ----------
+    n_moments, interval, cross, unbiased
+        As in :func:`cmd`.
+    process_group
+        None: the activations of this process are the batch. A ``torch.distributed`` process group: they are this rank's
+        shards of one joined batch, and the loss is the distance of the joined batch on every rank. Shards may differ in
+        size between ranks and domains and may have no rows. Needs ``cross=1`` or ``cross=2`` and ``unbiased=False``.
+        ``torch.distributed.group.WORLD`` is a group only after ``init_process_group()``; before, it is None.
+
+    Notes
+    -----
+    With a process group the gradient that reaches the activations of a rank is that of the *sum of the losses of all
+    ranks*, as for the collectives of ``torch.distributed.nn``. Where all ranks back-propagate the same loss, it is the
+    number of ranks times the rows of the joined gradient. That is what DistributedDataParallel needs: it averages the
+    gradients of the weights over the ranks, and the average of these is the gradient of one process with the joined
+    batch, just as the average of the gradients of per-rank means (cross-entropy on shards of equal size) is that of the
+    joined mean. Without DistributedDataParallel, average the gradients of the weights yourself.
+
+    Every rank must call the loss, and its backward pass, equally often, also one with empty shards; its loss can always
+    be back-propagated unless gradients are switched off. Two all-reduces run forward (counts and sums, then sums of
+    powers), one runs backward; with ``interval="data"`` the first call has one more.
+
     Examples
     --------
     >>> import torch
@@ -157,7 +183,12 @@ class CMDLoss(nn.Module):
     """
 
     def __init__(
-        self, n_moments: int = 5, interval: Interval = (0.0, 1.0), cross: int = 1, unbiased: bool = False
+        self,
+        n_moments: int = 5,
+        interval: Interval = (0.0, 1.0),
+        cross: int = 1,
+        unbiased: bool = False,
+        process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
         _check_orders(n_moments, cross, unbiased=unbiased)
@@ -165,11 +196,14 @@ class CMDLoss(nn.Module):
         self.interval: Interval = interval
         self.cross = cross
         self.unbiased = unbiased
+        self.process_group = read_group(process_group, cross=cross, unbiased=unbiased)
         if not _is_data(interval):
             interval_length(interval)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""
+        if self.process_group is not None:
+            return self._over_ranks(source, target, self.process_group)
         if _is_data(self.interval):
             self.interval = _data_interval(*read_pair(source, target)[:2])
         return cmd(
@@ -181,9 +215,26 @@ class CMDLoss(nn.Module):
             unbiased=self.unbiased,
         )
 
+    def _over_ranks(self, source: Tensor, target: Tensor, group: dist.ProcessGroup) -> Tensor:
+        if _is_data(self.interval):
+            bounds = joined_range(source, target, group)
+            self.interval = _data_interval(bounds, bounds)
+        scale = interval_length(self.interval)
+        return joined_cmd(source, target, n_moments=self.n_moments, scale=scale, cross=self.cross, group=group)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        copied = type(self).__new__(type(self))
+        # A group is a connection to other processes: the copy talks through the same one.
+        memo |= {id(self): copied, id(self.process_group): self.process_group}
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
+
     def extra_repr(self) -> str:
         """Return the settings as torch prints them."""
-        return f"n_moments={self.n_moments}, interval={self.interval}, cross={self.cross}, unbiased={self.unbiased}"
+        group = "" if self.process_group is None else f", process_group of {self.process_group.size()} ranks"
+        return (
+            f"n_moments={self.n_moments}, interval={self.interval}, cross={self.cross}, unbiased={self.unbiased}{group}"
+        )
 
 
 def interval_length(interval: object) -> float:
