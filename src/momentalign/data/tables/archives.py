@@ -1,0 +1,157 @@
+"""Arrays of numpy (npz, npy), read row by row from the archive, and sparse matrices that scipy saved.
+
+Arrays of Python objects are pickles and are never read.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as numpy_format
+from numpy.typing import NDArray
+from scipy import sparse
+
+from momentalign.data.tables.opening import reading, said
+from momentalign.data.tables.table import Request, Table, quoted, split_frame
+from momentalign.errors import DamagedFileError, InvalidInputError
+
+__all__ = ["read_archive"]
+
+_SPARSE = {"format", "shape", "data"}
+# Arrays of an archive that may hold the names of the columns.
+_NAMES = ("columns", "feature_names")
+
+
+@dataclass
+class _Array:
+    """An array of a file, of which rows are read one after the other."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    content: IO[bytes]
+    whole: NDArray[Any] | None
+
+    def read(self, rows: int) -> NDArray[Any]:
+        """Return the next rows."""
+        if self.whole is not None:
+            taken, self.whole = self.whole[:rows], self.whole[rows:]
+            return taken
+        shape = (rows, *self.shape[1:])
+        size = math.prod(shape) * self.dtype.itemsize
+        content = self.content.read(size)
+        if len(content) < size:
+            raise EOFError(f"array {self.name!r} ends early")
+        return np.frombuffer(content, self.dtype).reshape(shape)
+
+
+def read_archive(path: Path, request: Request) -> Iterator[Table]:
+    """Yield the rows of an npz or npy file in order.
+
+    One array of two or more dimensions holds the rows, an array ``columns`` or ``feature_names`` the names of its
+    columns, and every array of one dimension and as many entries is a column under its own name.
+    """
+    try:
+        with reading(path), ExitStack() as stack:
+            yield from _read_arrays(path, request, stack)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+        if isinstance(error, (InvalidInputError, DamagedFileError)):
+            raise
+        raise DamagedFileError(f"{path} is not a whole file of numpy arrays ({said(error)}); save it again.") from error
+
+
+def _read_arrays(path: Path, request: Request, stack: ExitStack) -> Iterator[Table]:
+    file = stack.enter_context(path.open("rb"))
+    if not file.peek(2).startswith(b"PK"):
+        yield from _read_columns(path, [_open_array(path, "rows", file)], request)
+        return
+    archive = stack.enter_context(zipfile.ZipFile(path))
+    members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+    if set(members) >= _SPARSE:
+        yield from _read_sparse(path, request)
+        return
+    arrays = [_open_array(path, name, stack.enter_context(archive.open(member))) for name, member in members.items()]
+    yield from _read_columns(path, arrays, request)
+
+
+def _open_array(path: Path, name: str, content: IO[bytes]) -> _Array:
+    """Read the head of an array; what follows is left for later."""
+    version = numpy_format.read_magic(content)
+    header = numpy_format.read_array_header_1_0 if version == (1, 0) else numpy_format.read_array_header_2_0
+    shape, fortran, dtype = header(content)
+    if dtype.hasobject:
+        raise InvalidInputError(
+            f"{path}: array {name!r} holds Python objects, a pickle that could run code and is never read; save it as "
+            "numbers or strings."
+        )
+    if dtype.kind not in "biufUM":
+        raise InvalidInputError(
+            f"{path}: array {name!r} is of type {dtype}, which is no number, date or text; convert it."
+        )
+    array = _Array(name, shape, dtype, content, None)
+    if fortran and len(shape) > 1:
+        array.whole = _Array(name, shape[::-1], dtype, content, None).read(shape[-1]).T
+    return array
+
+
+def _read_columns(path: Path, arrays: list[_Array], request: Request) -> Iterator[Table]:
+    import pandas as pd
+
+    block, names, single = _sort_out(path, arrays)
+    wanted = request.choose([*names, *(array.name for array in single)], path)
+    parts = [*single, *([block] if block else [])]
+    count = parts[0].shape[0]
+    for start in range(0, count, request.rows or max(count, 1)):
+        rows = min(request.rows or count, count - start)
+        frame = pd.DataFrame({array.name: array.read(rows) for array in single}, index=pd.RangeIndex(rows))
+        if block is not None:
+            values = block.read(rows).reshape(rows, -1)
+            frame = pd.concat([pd.DataFrame(values, columns=names, copy=False), frame], axis=1)
+        yield split_frame(frame[wanted], request, start)
+
+
+def _sort_out(path: Path, arrays: list[_Array]) -> tuple[_Array | None, list[str], list[_Array]]:
+    """Return the array of rows, the names of its columns, and the arrays that are a column each."""
+    blocks = [array for array in arrays if len(array.shape) > 1]
+    if len(blocks) > 1:
+        listed = ", ".join(f"{array.name!r} {array.shape}" for array in blocks)
+        raise InvalidInputError(f"{path} has several arrays that could be the rows ({listed}); keep one of them.")
+    single = [array for array in arrays if len(array.shape) == 1]
+    names: list[str] = []
+    if blocks:
+        width = math.prod(blocks[0].shape[1:])
+        given = [
+            array for array in single if array.name in _NAMES and array.shape == (width,) and array.dtype.kind == "U"
+        ]
+        single = [array for array in single if array not in given]
+        names = given[0].read(width).tolist() if given else [f"x{column}" for column in range(width)]
+    if not blocks and not single:
+        raise InvalidInputError(
+            f"{path} has no array of rows; save one of two dimensions, or one of one dimension per column."
+        )
+    lengths = {array.name: array.shape[0] for array in [*blocks, *single]}
+    if len(set(lengths.values())) != 1:
+        raise InvalidInputError(
+            f"{path} must hold arrays of as many rows each, got {quoted(list(lengths.items()))}; keep those that "
+            "belong together."
+        )
+    return (blocks[0] if blocks else None), names, single
+
+
+def _read_sparse(path: Path, request: Request) -> Iterator[Table]:
+    if request.label is not None or request.id_column is not None:
+        raise InvalidInputError(
+            f"{path} is a sparse matrix and has no column {request.label or request.id_column!r}; save it with its "
+            "labels by sklearn.datasets.dump_svmlight_file."
+        )
+    rows = sparse.csr_matrix(sparse.load_npz(path)).astype(np.float32)
+    step = request.rows or max(rows.shape[0], 1)
+    for start in range(0, rows.shape[0], step):
+        yield Table(rows[start : start + step], start=start)

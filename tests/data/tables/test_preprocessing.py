@@ -1,0 +1,198 @@
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from momentalign.data.tables.preprocessing import Preprocessor
+from momentalign.data.tables.table import Table
+from momentalign.data.text import DomainVectorizer
+from momentalign.errors import MomentAlignWarning
+
+
+@pytest.fixture
+def domains(rng):
+    def draw(rows, shift):
+        frame = pd.DataFrame({"a": rng.normal(shift, 2.0, rows), "n": rng.integers(0, 9, rows)})
+        frame.loc[::7, "a"] = np.nan
+        frame["city"] = rng.choice(["Linz", "Graz", "Wien"] if shift else ["Linz", "Graz"], rows)
+        frame["day"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 400, rows), unit="D")
+        return frame
+
+    return draw(60, 0.0), draw(20_000, 3.0)
+
+
+def test_columns_in_the_order_of_the_source_whatever_the_order_of_the_target(domains):
+    source, target = domains
+    fitted = Preprocessor().fit(source, X_target=target[target.columns[::-1]])
+    names = fitted.get_feature_names_out().tolist()
+    assert names[:6] == ["a", "a=missing", "n", "city=Graz", "city=Linz", "city=Wien"]
+    assert fitted.columns_ == ["a", "n", "city", "day"]
+    assert fitted.kinds_ == {"a": "number", "n": "number", "city": "text", "day": "date"}
+    rows = fitted.transform(target)
+    assert rows.shape == (20_000, len(names))
+    assert rows.dtype == np.float32
+    assert rows.flags.c_contiguous
+    np.testing.assert_array_equal(fitted.transform(target[target.columns[::-1]]), rows)
+    np.testing.assert_array_equal(rows[:, 3:6].sum(axis=1), 1.0)
+
+
+def test_both_domains_weigh_the_same_however_many_rows_they_have(domains):
+    source, target = domains
+    fitted = Preprocessor().fit(source, X_target=target)
+    (numbers,) = [encoder for encoder in fitted.encoders_ if encoder.name == "a"]
+    means = source["a"].mean(), target["a"].mean()
+    assert numbers.centre == pytest.approx(np.mean(means))
+    assert numbers.fill == pytest.approx((source["a"].median() + target["a"].median()) / 2)
+    present = [frame["a"].notna() for frame in domains]
+    scaled = [fitted.transform(frame)[here, 0] for frame, here in zip(domains, present, strict=True)]
+    assert np.mean([rows.mean() for rows in scaled]) == pytest.approx(0.0, abs=1e-4)
+    assert np.mean([np.square(rows).mean() for rows in scaled]) == pytest.approx(1.0, abs=1e-4)
+    # The shift is kept, in the common unit.
+    assert scaled[1].mean() - scaled[0].mean() == pytest.approx((means[1] - means[0]) / numbers.scale, rel=1e-4)
+
+
+def test_a_column_that_one_domain_leaves_empty_has_the_kind_of_the_other():
+    source = pd.DataFrame(
+        {"city": ["Linz", "Graz"], "day": pd.to_datetime(["2020-01-01", "2020-01-05"]), "n": [1.0, 2.0]}
+    )
+    target = pd.DataFrame(
+        {"city": [np.nan, np.nan], "day": [np.nan, np.nan], "n": pd.Series([None, None], dtype=object)}
+    )
+    fitted = Preprocessor().fit(source, X_target=target)
+    assert fitted.kinds_ == {"city": "text", "day": "date", "n": "number"}
+    named = dict(zip(fitted.get_feature_names_out(), fitted.transform(target)[0], strict=True))
+    assert named["city=missing"] == named["day=missing"] == named["n=missing"] == 1.0
+    assert named["city=Graz"] == named["city=Linz"] == named["n"] == 0.0
+
+
+def test_columns_of_one_domain_are_left_out_and_said():
+    source, target = pd.DataFrame({"a": [1.0, 2.0], "old": [1, 2]}), pd.DataFrame({"a": [1.0, 2.0], "new": [1, 2]})
+    with pytest.warns(MomentAlignWarning, match="the source lacks 'new' and the target lacks 'old'"):
+        fitted = Preprocessor().fit(source, X_target=target)
+    assert fitted.columns_ == ["a"]
+    assert fitted.notes_ == [
+        "columns that one domain lacks are left out: the source lacks 'new' and the target lacks 'old'."
+    ]
+
+
+def test_constant_columns_are_left_out_with_a_note():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "same": [5, 5], "none": [None, None], "word": ["x", "x"]})
+    fitted = Preprocessor().fit(frame, X_target=frame)
+    assert fitted.columns_ == ["a"]
+    assert len(fitted.notes_) == 3
+    assert "column 'same' is the same in every row" in fitted.notes_[0]
+
+
+def test_a_column_constant_in_each_domain_but_not_in_both_stays():
+    fitted = Preprocessor().fit(pd.DataFrame({"a": [1.0, 1.0]}), X_target=pd.DataFrame({"a": [3.0, 3.0]}))
+    assert fitted.transform(pd.DataFrame({"a": [1.0, 2.0, 3.0]})).tolist() == [[-1.0], [0.0], [1.0]]
+
+
+@pytest.mark.parametrize("cells", [[1.0, None, 1.0], ["x", None, "x"], [None, "x", "x"]])
+def test_a_constant_that_is_missing_somewhere_stays(cells):
+    assert Preprocessor().fit(pd.DataFrame({"a": cells})).columns_ == ["a"]
+
+
+def test_text_that_differs_in_every_row_is_left_out_and_said():
+    frame = pd.DataFrame({"key": [f"k{row}" for row in range(20)], "a": range(20)})
+    with pytest.warns(MomentAlignWarning, match="'key' holds another text in every row"):
+        assert Preprocessor().fit(frame).columns_ == ["a"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Preprocessor().fit(frame[:19]).columns_ == ["key", "a"]
+
+
+def test_the_most_frequent_categories_of_both_are_kept_and_said():
+    source = pd.DataFrame({"c": ["a"] * 4 + ["b"] * 5 + ["c"]})
+    target = pd.DataFrame({"c": ["d"] * 400 + ["a"] * 200 + ["e"] * 400})
+    with pytest.warns(MomentAlignWarning, match="'c' has 5 categories; the 3 most frequent are kept"):
+        fitted = Preprocessor(max_categories=3).fit(source, X_target=target)
+    # By shares a is 0.6, b 0.5, d and e 0.4; in one heap of rows b would be among the last.
+    assert fitted.get_feature_names_out().tolist() == ["c=a", "c=b", "c=d"]
+    assert fitted.transform(source)[-1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_text_column_gives_sparse_rows(domains):
+    source, target = (frame.assign(review=[f"good plot {row % 5}9"] * len(frame)) for row, frame in enumerate(domains))
+    target.loc[0, "review"] = None
+    fitted = Preprocessor(text="review", max_terms=3).fit(source, X_target=target)
+    rows = fitted.transform(target[:50])
+    assert sparse.issparse(rows)
+    assert rows.dtype == np.float32
+    expected = DomainVectorizer(3).fit([*source["review"], *target["review"].fillna("")])
+    terms = [f"review:{term}" for term in expected.get_feature_names_out()]
+    assert fitted.get_feature_names_out()[-3:].tolist() == terms
+    assert fitted.columns_[-1] == "review"
+    assert fitted.kinds_["review"] == "text"
+    np.testing.assert_array_equal(
+        rows[:, -3:].toarray(), expected.transform(target["review"][:50].fillna("")).toarray()
+    )
+    without = Preprocessor().fit(source.drop(columns="review"), X_target=target.drop(columns="review"))
+    np.testing.assert_array_equal(rows[:, :-3].toarray(), without.transform(target[:50].drop(columns="review")))
+
+
+def test_a_text_column_may_be_alone():
+    frame = pd.DataFrame({"review": ["good plot", "bad plot"]})
+    assert Preprocessor(text="review", max_terms=2).fit(frame).transform(frame).shape == (2, 2)
+
+
+def test_sparse_rows_pass_and_have_the_width_of_the_wider_domain():
+    source, target = sparse.csr_matrix(np.eye(3, dtype=np.float32)), sparse.csr_matrix(np.eye(5))
+    fitted = Preprocessor().fit(Table(source), X_target=Table(target))
+    rows = fitted.transform(source)
+    assert rows.shape == (3, 5)
+    assert rows.dtype == np.float32
+    assert source.shape == (3, 3)
+    assert fitted.transform(sparse.csr_matrix(np.eye(9))).toarray()[:, :5].sum() == 5.0
+    assert fitted.get_feature_names_out().tolist() == ["0", "1", "2", "3", "4"]
+    assert fitted.columns_ == []
+
+
+def test_arrays_pass():
+    rows = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    assert Preprocessor().fit(rows, X_target=rows).transform(rows) is rows
+
+
+def test_names_that_are_numbers(rng):
+    frame = pd.DataFrame(rng.normal(size=(5, 2)))
+    fitted = Preprocessor().fit(frame)
+    assert fitted.columns_ == ["0", "1"]
+    assert fitted.transform(frame).shape == (5, 2)
+    assert list(frame.columns) == [0, 1]
+
+
+def test_before_fit():
+    for action in (lambda p: p.transform(np.ones((1, 1))), lambda p: p.to_description(), lambda p: p.columns_):
+        with pytest.raises(NotFittedError):
+            action(Preprocessor())
+
+
+def test_parameters_are_those_of_scikit_learn():
+    first = Preprocessor(scale=False, max_categories=7, text="t", max_terms=9, strict=True)
+    assert clone(first).get_params() == first.get_params()
+
+
+def test_the_description_gives_back_the_same_rows(domains):
+    source, target = (frame.assign(review="good plot") for frame in domains)
+    fitted = Preprocessor(text="review", max_categories=2)
+    with pytest.warns(MomentAlignWarning, match="3 categories"):
+        fitted.fit(source, X_target=target)
+    description = json.loads(json.dumps(fitted.to_description(), allow_nan=False))
+    again = Preprocessor.from_description(description)
+    assert (again.transform(target) != fitted.transform(target)).nnz == 0
+    assert again.get_feature_names_out().tolist() == fitted.get_feature_names_out().tolist()
+    assert again.notes_ == fitted.notes_
+    assert again.get_params() == fitted.get_params()
+    assert again.to_description() == description
+
+
+@pytest.mark.parametrize("rows", [sparse.csr_matrix(np.eye(3)), np.eye(3, dtype=np.float32)])
+def test_the_description_of_a_matrix(rows):
+    fitted = Preprocessor().fit(rows)
+    again = Preprocessor.from_description(json.loads(json.dumps(fitted.to_description())))
+    assert abs(again.transform(rows) - rows).sum() == 0.0

@@ -1,0 +1,82 @@
+"""Real tables, written as users have them: what is read is what was written, and a classifier learns from it."""
+
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_wine
+from sklearn.linear_model import LogisticRegression
+
+from momentalign import cmd
+from momentalign.data.benchmarks import load_reviews
+from momentalign.data.tables.preprocessing import Preprocessor
+from momentalign.data.tables.reading import read_chunks, read_table
+
+needs_data = pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files")
+
+
+@pytest.fixture(scope="module")
+def reviews():
+    return load_reviews()
+
+
+@pytest.mark.data
+@needs_data
+def test_reviews_as_svmlight(tmp_path, reviews):
+    for name in ("books", "kitchen"):
+        rows, labels = reviews.rows[name][:2000], reviews.labels[name][:2000]
+        dump_svmlight_file(rows, labels, str(tmp_path / f"{name}.svmlight"))
+    source = read_table(tmp_path / "books.svmlight", label="label")
+    target = read_table(tmp_path / "kitchen.svmlight", label="label")
+    np.testing.assert_array_equal(source.labels, reviews.labels["books"][:2000])
+    fitted = Preprocessor().fit(source, X_target=target)
+    rows = fitted.transform(target)
+    assert (rows != reviews.rows["kitchen"][:2000, : rows.shape[1]]).nnz == 0
+    chunks = [fitted.transform(chunk) for chunk in read_chunks(tmp_path / "kitchen.svmlight", rows=300)]
+    assert [chunk.shape for chunk in chunks] == [(300, rows.shape[1])] * 6 + [(200, rows.shape[1])]
+    model = LogisticRegression(C=0.01).fit(fitted.transform(source), source.labels)
+    assert model.score(rows, target.labels) > 0.7
+
+
+@pytest.mark.data
+@needs_data
+def test_the_most_frequent_words_of_reviews_as_csv(tmp_path, reviews):
+    order = np.argsort(-np.asarray(reviews.rows["books"].sum(axis=0)).ravel(), kind="stable")[:200]
+    words = [reviews.vocabulary[column] for column in order]
+    for name in ("books", "kitchen"):
+        frame = pd.DataFrame(reviews.rows[name][:2000][:, order].toarray(), columns=words)
+        frame.assign(**{"the label": np.where(reviews.labels[name][:2000], "good", "bad")}).to_csv(
+            tmp_path / f"{name}.csv", index=False
+        )
+    source = read_table(tmp_path / "books.csv", label="the label")
+    target = read_table(tmp_path / "kitchen.csv", label="the label")
+    assert source.columns == words
+    np.testing.assert_array_equal(target.rows, reviews.rows["kitchen"][:2000][:, order].toarray())
+    fitted = Preprocessor().fit(source, X_target=target)
+    model = LogisticRegression(max_iter=300).fit(fitted.transform(source), source.labels)
+    assert model.score(fitted.transform(target), target.labels) > 0.65
+
+
+@pytest.mark.parametrize(("load", "by"), [(load_wine, "magnesium"), (load_breast_cancer, "mean smoothness")])
+def test_two_domains_split_by_a_measurement(tmp_path, load, by):
+    frame = load(as_frame=True).frame
+    low = frame[by] < frame[by].median()
+    frame[low].to_csv(tmp_path / "source.csv.gz", index=False)
+    frame[~low].to_parquet(tmp_path / "target.parquet")
+    source = read_table(tmp_path / "source.csv.gz", label="target")
+    target = read_table(tmp_path / "target.parquet", label="target")
+    np.testing.assert_array_equal(source.rows, frame[low].drop(columns="target"))
+    np.testing.assert_array_equal(target.rows, frame[~low].drop(columns="target"))
+    fitted = Preprocessor().fit(source, X_target=target)
+    rows, others = fitted.transform(source), fitted.transform(target)
+    streamed = [
+        fitted.transform(chunk)
+        for chunk in read_chunks(tmp_path / "target.parquet", rows=50, columns=fitted.columns_, kinds=fitted.kinds_)
+    ]
+    np.testing.assert_array_equal(np.vstack(streamed), others)
+    # The common scale keeps the shift: the domains differ more than the halves of one.
+    interval = float(min(rows.min(), others.min())), float(max(rows.max(), others.max()))
+    assert cmd(rows, others, interval=interval) > 1.5 * cmd(rows[::2], rows[1::2], interval=interval)
+    model = LogisticRegression(max_iter=1000).fit(rows, source.labels)
+    assert model.score(others, target.labels) > 0.85
