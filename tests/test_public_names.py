@@ -20,6 +20,7 @@ NAMES = [
     "cmd",
     "cmd_terms",
     "coral",
+    "diagnose",
     "load",
     "mmd",
 ]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from momentalign.estimators.classifier import MANNClassifier
     from momentalign.estimators.persistence import load
     from momentalign.estimators.transfer_components import TransferComponentAnalysis
+    from momentalign.report.diagnosis import diagnose
     from momentalign.selection.label_free import LabelFreeSearch
     from momentalign.selection.search import ReverseValidationSearch
 
@@ -33,6 +34,7 @@ _HOMES = {
     "cmd": "momentalign.discrepancies.central_moment",
     "cmd_terms": "momentalign.discrepancies.central_moment",
     "coral": "momentalign.discrepancies.correlation",
+    "diagnose": "momentalign.report.diagnosis",
     "load": "momentalign.estimators.persistence",
     "mmd": "momentalign.discrepancies.maximum_mean",
 }
@@ -50,6 +52,7 @@ __all__ = [
     "cmd",
     "cmd_terms",
     "coral",
+    "diagnose",
     "load",
     "mmd",
 ]

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from momentalign.report.artificial import artificial_page
+from momentalign.report.diagnosis import diagnose
 from momentalign.report.overpenalization import overpenalization_page
 from momentalign.report.sensitivity import sensitivity_page
 from momentalign.report.sentiment import sentiment_page
@@ -136,6 +139,75 @@ def test_pages_of_measured_results_open_without_a_fault(name: str, make: Callabl
     assert outcome["pictures"] >= 1
 
 
+EXPLORER = """
+const explorer = document.querySelector(".explorer"), figure = explorer.querySelector("figure");
+const rows = [...explorer.querySelectorAll("tbody tr")], heads = [...explorer.querySelectorAll("thead th")];
+const shown = () => [
+  figure.querySelector("b").textContent,
+  figure.querySelectorAll("path")[0].getAttribute("d"),
+  figure.querySelectorAll("path")[1].getAttribute("d"),
+  [...figure.querySelectorAll("text")].map((label) => label.textContent),
+];
+const row = (words) => rows.find((row) => row.cells[0].textContent === words);
+const name = (row) => row.cells[0].textContent;
+const current = () => rows.filter((row) => row.getAttribute("aria-current") === "true").map(name);
+outcome.hidden = figure.hidden;
+outcome.kept = Object.fromEntries(rows.map((row) => [name(row), [row.dataset.source, row.dataset.target]]));
+outcome.first = [shown(), current()];
+row("word").dispatchEvent(new PointerEvent("pointerenter"));
+outcome.pointed = [shown(), current()];
+explorer.querySelector("tbody").dispatchEvent(new PointerEvent("pointerleave"));
+outcome.left = shown();
+const button = row("same").querySelector("button");
+button.focus();
+outcome.reached = document.activeElement === button;
+// A browser without a screen may not have the focus itself and then tells nobody that an element has it.
+button.dispatchEvent(new FocusEvent("focusin", {bubbles: true}));
+outcome.focused = [shown(), current()];
+row("word").click();
+outcome.clicked = [shown(), current()];
+outcome.label = figure.querySelector("svg").getAttribute("aria-label");
+
+const order = () => [...explorer.querySelectorAll("tbody tr")].map(name);
+const press = (words) => heads.find((head) => head.textContent.startsWith(words)).querySelector("button").click();
+press("Mean shift");
+outcome.ascending = order();
+press("Mean shift");
+outcome.descending = order();
+outcome.buttons = rows.every((row) => row.cells[0].querySelectorAll("button").length === 1);
+"""
+
+
+def test_the_explorer_of_a_diagnosis_follows_pointer_and_focus(rng: np.random.Generator, tmp_path: Path):
+    source = pd.DataFrame({"same": rng.random(200), "moved": rng.random(200), "word": ["a", "b"] * 100})
+    target = pd.DataFrame({"same": rng.random(200), "moved": rng.random(200) + 5, "word": ["a"] * 150 + ["b"] * 50})
+    outcome = open_page(diagnose(source, target, n_permutations=99).to_html(), EXPLORER, tmp_path)
+    kept = outcome["kept"]
+    assert outcome["problems"] == []
+    assert outcome["requests"] == 0
+    assert outcome["hidden"] is False
+    assert all(outlines[0].startswith("M12 164v") for outlines in kept.values())
+    moved, word, same = (
+        [name, *kept[name], labels]
+        for name, labels in (
+            ("moved", outcome["first"][0][3]),
+            ("word", ["a", "b"]),
+            ("same", outcome["focused"][0][3]),
+        )
+    )
+    assert outcome["first"] == [moved, ["moved"]]
+    assert outcome["pointed"] == [word, ["moved"]]
+    assert outcome["left"] == moved
+    assert outcome["reached"]
+    assert outcome["focused"] == [same, ["same"]]
+    assert outcome["clicked"] == [word, ["word"]]
+    assert outcome["label"].startswith("word in source and target: categories")
+    assert moved[3] != same[3]
+    assert outcome["ascending"][1:] == ["moved", "word"]
+    assert outcome["descending"] == ["moved", "same", "word"]
+    assert outcome["buttons"]
+
+
 def test_an_error_in_the_page_would_be_seen(overpenalization_result: dict[str, Any], tmp_path: Path):
     page = overpenalization_page(overpenalization_result).replace('"use strict";', '"use strict"; missing();', 1)
     assert "missing is not defined" in open_page(page, "", tmp_path)["problems"][0]
@@ -170,9 +242,16 @@ Promise.all(Object.entries(PAGES).map(([name, page]) => measure(name, page))).th
 
 
 def test_a_phone_scrolls_tables_but_not_the_page(
-    artificial_result: dict[str, Any], overpenalization_result: dict[str, Any], tmp_path: Path
+    artificial_result: dict[str, Any],
+    overpenalization_result: dict[str, Any],
+    rng: np.random.Generator,
+    tmp_path: Path,
 ):
-    pages = {"artificial": artificial_page(artificial_result), "over": overpenalization_page(overpenalization_result)}
+    pages = {
+        "artificial": artificial_page(artificial_result),
+        "over": overpenalization_page(overpenalization_result),
+        "diagnosis": diagnose(rng.random((50, 3)), rng.random((50, 3)) + 1, n_permutations=99).to_html(),
+    }
     quoted = json.dumps(pages).replace("<", "\\u003c")
     (tmp_path / "phone.html").write_text(NARROW.replace("PAGES", quoted), encoding="utf-8")
     for outcome in browse(tmp_path / "phone.html", tmp_path).values():

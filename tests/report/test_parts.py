@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import html
+import json
+import math
 import re
 
 import pytest
 from markupsafe import Markup
 
 from momentalign.report import parts
-from momentalign.report.svg import Picture
+from momentalign.report.svg import Frame, Picture
 
 HOSTILE = "<script>alert('x')</script>"
 PICTURE = Picture(10, 10, HOSTILE, Markup("<path/>"))
@@ -66,3 +69,24 @@ def test_a_row_holds_its_parts_as_they_are():
 
 def test_a_figure_without_caption_has_none():
     assert "figcaption" not in parts.figure(PICTURE)
+
+
+def test_a_cell_without_a_number_stands_right_but_has_no_value():
+    table = parts.table("t", ["name", "value"], [[parts.Cell("a"), parts.Cell("none", math.nan)]])
+    assert '<td class="figure">none</td>' in table
+    assert '<th scope="col" class="figure"><button' in table
+
+
+def test_an_explorer_keeps_its_drawings_in_the_rows():
+    drawings = [parts.Drawing("M0 0", "M1 1", [(3.5, HOSTILE, "start")], HOSTILE), None]
+    frame = Frame(x_range=(0, 1), y_range=(0, 1))
+    rows = [[parts.Cell(HOSTILE)], [parts.Cell("b")]]
+    part = parts.explorer(frame, HOSTILE, [HOSTILE], rows, drawings)
+    assert "<script" not in part
+    (attributes,) = re.findall(r"<tr (data-source.*?)>", part)
+    found = {name: html.unescape(value) for name, value in re.findall(r'data-(\w+)="(.*?)"', attributes)}
+    assert (found["source"], found["target"], found["note"]) == ("M0 0", "M1 1", HOSTILE)
+    assert json.loads(found["words"]) == [[3.5, HOSTILE, "start"]]
+    assert part.count("<tr>") == 2
+    assert "<figure" in part
+    assert "hidden" in part

@@ -1,4 +1,4 @@
-"""The building blocks of a page: text, facts, figures, keys, tables and a picker, each a few lines of HTML.
+"""The building blocks of a page: text, facts, figures, keys, tables, a picker, an explorer, each a few lines of HTML.
 
 The HTML stands in ``templates/parts.html``; every value is escaped there, so any string may be shown.
 """
@@ -11,16 +11,18 @@ from typing import NamedTuple, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from momentalign.report.svg import Picture
+from momentalign.report.svg import Frame, Picture
 
 __all__ = [
     "ENVIRONMENT",
     "Bar",
     "Cell",
     "Choice",
+    "Drawing",
     "Fact",
     "Sign",
     "definitions",
+    "explorer",
     "facts",
     "figure",
     "heading",
@@ -60,10 +62,20 @@ class Sign(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One cell of a table; a `value` sets it to the right and sorts it as a number."""
+    """One cell of a table; a `value` sets it to the right and sorts it as a number, one that is NaN always last."""
 
     words: str
     value: float | None = None
+
+
+class Drawing(NamedTuple):
+    """What an explorer draws for one row of its table: an outline of each domain, words below, a note above."""
+
+    source: str
+    target: str
+    words: Sequence[tuple[float, str, str]]
+    """Position, words and anchor (start, middle or end) of each label below the axis."""
+    note: str = ""
 
 
 class Bar(NamedTuple):
@@ -135,9 +147,27 @@ def table(
     *,
     footer: Sequence[Cell] = (),
     sortable: bool = True,
+    tall: bool = False,
 ) -> Markup:
-    """Return a table in a box that scrolls by itself; the footer stays below when rows are sorted."""
-    return _macro("table")(caption, columns, rows, footer, sortable)
+    """Return a table in a box that scrolls by itself; the footer stays below when rows are sorted.
+
+    A `tall` box is no higher than most of the screen.
+    """
+    return _macro("table")(caption, columns, rows, footer, sortable, tall)
+
+
+def explorer(
+    frame: Frame,
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    drawings: Sequence[Drawing | None],
+) -> Markup:
+    """Return a table over which a figure shows the drawing of the row that is pointed at or has the focus.
+
+    Without scripts the table stands alone. The drawings have the size of `frame`.
+    """
+    return _macro("explorer")(frame, caption, columns, rows, drawings)
 
 
 def definitions(pairs: Iterable[tuple[str, str | Markup]]) -> Markup:

@@ -1,0 +1,136 @@
+"""``momentalign reproduce``: the experiments of the paper, ours beside the paper's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from momentalign.cli.options import Browser, Device, FirstSeed, Fresh, Jobs, Out, ReviewData, Seeds
+from momentalign.cli.results import counted, help_if_alone, names_in, open_journal, show_artificial, write_results
+
+__all__ = ["reproduce"]
+
+reproduce = typer.Typer(
+    help="Run an experiment of the paper and put ours beside the paper's.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@reproduce.callback()
+def reproduce_root(context: typer.Context) -> None:
+    """Run an experiment of the paper and put ours beside the paper's."""
+    help_if_alone(context)
+
+
+@reproduce.command("artificial")
+def reproduce_artificial(
+    seeds: Seeds = 20,
+    first_seed: FirstSeed = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder with artificial.npz (default: MOMENTALIGN_DATA).")] = None,
+    setting: Annotated[
+        str, typer.Option(help="paper, or momentalign for our own, picked by a label-free score.")
+    ] = "paper",
+    out: Out = Path("momentalign-artificial.html"),
+    open_page: Browser = None,
+) -> None:
+    """Section 6.2, Figures 3 and 4, on the authors' 639 + 639 points.
+
+    Examples: momentalign reproduce artificial --data DIR; momentalign reproduce artificial --setting momentalign
+    """
+    from momentalign.data.benchmarks import load_artificial
+    from momentalign.experiments.artificial import find_setting
+
+    chosen, networks = find_setting(setting), range(first_seed, first_seed + seeds)
+    show_artificial(load_artificial(data), chosen, networks, out, open_page, data="authors", data_seed=None)
+
+
+@reproduce.command("overpenalization")
+def reproduce_overpenalization(out: Out = Path("momentalign-overpenalization.html"), open_page: Browser = None) -> None:
+    """Section 7.1 and Figure 2: where distances of raw moments prefer the wrong distribution.
+
+    Examples: momentalign reproduce overpenalization; momentalign reproduce overpenalization --out figure_2.html
+    """
+    from momentalign.experiments.overpenalization import run
+    from momentalign.report.overpenalization import figure_2, overpenalization_page
+
+    result = run()
+    for row in result["rows"]:
+        typer.echo(f"{row['metric']:34s} left {row['left']:.6f}  right {row['right']:.6f}  closer: {row['prefers']}")
+    write_results(result, overpenalization_page(result), out, open_page, figures={"figure_2.svg": figure_2(result)})
+
+
+@reproduce.command("sentiment")
+def reproduce_sentiment(
+    methods: Annotated[str, typer.Option(help="Columns of the table, with commas.")] = "nn,dann,coral,tca,mmd,cmd",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Repetitions of every method on every task.")] = 10,
+    data: ReviewData = None,
+    jobs: Jobs = -1,
+    device: Device = "cpu",
+    fresh: Fresh = False,
+    out: Out = Path("momentalign-sentiment.html"),
+    open_page: Browser = None,
+) -> None:
+    """Section 6.3, Table 2: twelve tasks on the reviews, every method beside the paper's.
+
+    NN and CMD take a minute or two on two cores; the grid of MMD, 100 settings on each task, half an hour. Finished
+    parts are kept in a journal beside the page; a run that was stopped goes on where it was.
+
+    Examples: momentalign reproduce sentiment --data DIR; momentalign reproduce sentiment --methods nn,cmd --seeds 3
+    """
+    from momentalign.data.benchmarks import REVIEWS, find_file
+    from momentalign.experiments.review_cells import identity
+    from momentalign.experiments.sentiment import refuse_unknown, run
+    from momentalign.experiments.tables import compare, latex, markdown
+    from momentalign.report.sentiment import sentiment_page
+    from momentalign.training.batched import open_device
+
+    find_file(REVIEWS, data)
+    chosen = names_in(methods)
+    refuse_unknown(chosen)
+    open_device(device)
+    with counted("sentiment") as progress:
+        journal = open_journal(out, identity("sentiment"), fresh=fresh)
+        result = run(chosen, journal, seeds=range(seeds), n_jobs=jobs, device=device, folder=data, progress=progress)
+    comparison = compare(result)
+    typer.echo(markdown(comparison))
+    figures = {"table_2.md": markdown(comparison), "table_2.tex": latex(comparison)}
+    write_results(result, sentiment_page(result), out, open_page, figures=figures)
+
+
+@reproduce.command("sensitivity")
+def reproduce_sensitivity(
+    panels: Annotated[str, typer.Option(help="Parts of the figure, with commas.")] = "cmd_orders,mmd_betas,hidden",
+    data: ReviewData = None,
+    jobs: Jobs = -1,
+    device: Device = "cpu",
+    fresh: Fresh = False,
+    out: Out = Path("momentalign-sensitivity.html"),
+    open_page: Browser = None,
+) -> None:
+    """Section 6.6, Figure 5: accuracy on the reviews over the number of moments, beta, and the number of hidden nodes.
+
+    The grid of the CMD takes a few minutes on two cores, all panels about an hour. Finished parts are kept in a journal
+    beside the page; a run that was stopped goes on where it was.
+
+    Examples: momentalign reproduce sensitivity --data DIR; momentalign reproduce sensitivity --panels cmd_orders
+    """
+    from momentalign.data.benchmarks import REVIEWS, find_file
+    from momentalign.experiments.review_cells import identity
+    from momentalign.experiments.sensitivity import refuse_unknown, run
+    from momentalign.experiments.sensitivity_figures import claims
+    from momentalign.report.sensitivity import figure_5, sensitivity_page
+    from momentalign.training.batched import open_device
+
+    find_file(REVIEWS, data)
+    chosen = names_in(panels)
+    refuse_unknown(chosen)
+    open_device(device)
+    with counted("sensitivity") as progress:
+        journal = open_journal(out, identity("sensitivity"), fresh=fresh)
+        result = run(chosen, journal, n_jobs=jobs, device=device, folder=data, progress=progress)
+    for claim in claims(result):
+        typer.echo(f"{'yes' if claim.holds else 'no':4s}{claim.paper}; here: {claim.here}")
+    write_results(result, sensitivity_page(result), out, open_page, figures={"figure_5.svg": figure_5(result)})

@@ -1,0 +1,92 @@
+"""What commands do with results: count while they compute, keep a journal, write and open the page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+__all__ = ["counted", "help_if_alone", "names_in", "open_journal", "show_artificial", "show_page", "write_results"]
+
+
+def help_if_alone(context: typer.Context) -> None:
+    """Show the help of a command that was called without one of its own."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def names_in(words: str) -> list[str]:
+    """Return names given with commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in words.split(",") if name.strip()))
+
+
+def open_journal(out: Path, identity: dict[str, Any], *, fresh: bool) -> Any:
+    """The journal beside a page."""
+    from momentalign.journal import Journal
+
+    return Journal(out.with_suffix(".jsonl"), identity, fresh=fresh)
+
+
+@contextmanager
+def counted(title: str) -> Iterator[Any]:
+    """Show how many parts are finished, in a terminal."""
+    from momentalign.estimators.progress import counting_progress
+
+    with counting_progress(title, verbose=int(sys.stderr.isatty())) as progress:
+        yield progress
+
+
+def show_artificial(
+    problem: Any, setting: Any, seeds: range, out: Path, open_page: bool | None, *, data: str, data_seed: int | None
+) -> None:
+    """Train on the artificial problem, say what came out and write its page."""
+    from momentalign.estimators.progress import training_progress
+    from momentalign.experiments.artificial import run
+    from momentalign.report.artificial import artificial_page, figure_3, figure_4
+
+    with training_progress("training", verbose=int(sys.stderr.isatty())) as progress:
+        result = run(problem, setting, seeds=seeds, data=data, data_seed=data_seed, progress=progress)
+    median = result["median"]
+    nn, mann = 100 * median["nn_accuracy"], 100 * median["mann_accuracy"]
+    typer.echo(
+        f"target accuracy, median of {len(seeds)}: plain network {nn:.1f} %, moment-aligned network {mann:.1f} %"
+    )
+    typer.echo(result["sentence"])
+    figures = {"figure_3.svg": figure_3(result), "figure_4.svg": figure_4(result)} if data == "authors" else {}
+    write_results(result, artificial_page(result), out, open_page, figures=figures)
+
+
+def write_results(
+    result: dict[str, Any], page: str, out: Path, open_page: bool | None, *, figures: dict[str, str]
+) -> None:
+    """Write the results, the figures as the paper draws them, and the page that shows all."""
+    import json
+
+    from momentalign.report.page import write_page
+
+    write_page(json.dumps(result, allow_nan=False), out.with_suffix(".json"))
+    for name, figure in figures.items():
+        write_page(figure, out.with_name(name))
+    write_page(page, out)
+    show_page(out, open_page)
+
+
+def show_page(out: Path, open_page: bool | None) -> None:
+    """Say where a page is, and open it where that was asked for or a person sits at a screen."""
+    typer.echo(f"page: {out.resolve()}")
+    if open_page or (open_page is None and _has_browser()):
+        import webbrowser
+
+        webbrowser.open(out.resolve().as_uri())
+
+
+def _has_browser() -> bool:
+    """Whether a person sits at a terminal with a screen."""
+    import os
+
+    screen = sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.stdout.isatty() and screen
