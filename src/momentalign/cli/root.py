@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from momentalign.cli.diagnose import diagnose
 from momentalign.cli.options import Browser, FirstSeed, Out, Seeds
 from momentalign.cli.reproduce import reproduce
 from momentalign.cli.results import help_if_alone, show_artificial
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(diagnose)
 app.add_typer(reproduce, name="reproduce")
 
 
