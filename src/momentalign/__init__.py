@@ -19,42 +19,58 @@ if TYPE_CHECKING:
     from momentalign.report.diagnosis import diagnose
     from momentalign.selection.label_free import LabelFreeSearch
     from momentalign.selection.search import ReverseValidationSearch
+    from momentalign.training.deep.adapt import adapt
+    from momentalign.training.deep.export import export_onnx, load_weights, save_weights
+    from momentalign.training.deep.loaders import PairedLoader
+    from momentalign.training.deep.module import DeepAdaptation
 
 # Public name -> the module that defines it; bound on first use, so that the import itself costs nothing.
 _HOMES = {
     "AdversarialLoss": "momentalign.discrepancies.adversarial",
     "CMDLoss": "momentalign.discrepancies.central_moment",
     "CORALLoss": "momentalign.discrepancies.correlation",
+    "DeepAdaptation": "momentalign.training.deep.module",
     "DomainVectorizer": "momentalign.data.text",
     "LabelFreeSearch": "momentalign.selection.label_free",
     "MANNClassifier": "momentalign.estimators.classifier",
     "MMDLoss": "momentalign.discrepancies.maximum_mean",
+    "PairedLoader": "momentalign.training.deep.loaders",
     "ReverseValidationSearch": "momentalign.selection.search",
     "TransferComponentAnalysis": "momentalign.estimators.transfer_components",
+    "adapt": "momentalign.training.deep.adapt",
     "cmd": "momentalign.discrepancies.central_moment",
     "cmd_terms": "momentalign.discrepancies.central_moment",
     "coral": "momentalign.discrepancies.correlation",
     "diagnose": "momentalign.report.diagnosis",
+    "export_onnx": "momentalign.training.deep.export",
     "load": "momentalign.estimators.persistence",
+    "load_weights": "momentalign.training.deep.export",
     "mmd": "momentalign.discrepancies.maximum_mean",
+    "save_weights": "momentalign.training.deep.export",
 }
 
 __all__ = [
     "AdversarialLoss",
     "CMDLoss",
     "CORALLoss",
+    "DeepAdaptation",
     "DomainVectorizer",
     "LabelFreeSearch",
     "MANNClassifier",
     "MMDLoss",
+    "PairedLoader",
     "ReverseValidationSearch",
     "TransferComponentAnalysis",
+    "adapt",
     "cmd",
     "cmd_terms",
     "coral",
     "diagnose",
+    "export_onnx",
     "load",
+    "load_weights",
     "mmd",
+    "save_weights",
 ]
 
 

@@ -6,8 +6,25 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.paper_results import TABLE_2, TABLE_2_AVERAGE, TABLE_2_RANK, TASKS
-from momentalign.experiments.tables import average_ranks, compare, latex, markdown, rank_words, short_task, signed
+from momentalign.experiments.paper_results import (
+    DIGITS,
+    OBJECTS,
+    TABLE_2,
+    TABLE_2_AVERAGE,
+    TABLE_2_RANK,
+    TABLE_4,
+    TASKS,
+)
+from momentalign.experiments.tables import (
+    average_ranks,
+    compare,
+    latex,
+    long_task,
+    markdown,
+    rank_words,
+    short_task,
+    signed,
+)
 
 
 def make_result(methods, tasks=("books->dvd", "dvd->books"), seeds=2):
@@ -163,3 +180,37 @@ def test_latex_of_one_seed_has_no_deviation():
 def test_names_and_differences_are_written_short():
     assert short_task("electronics->kitchen") == "E→K"
     assert [signed(value) for value in (1.26, -0.05001, 0.04, -0.04, 0.0)] == ["+1.3", "-0.1", "0.0", "0.0", "0.0"]
+
+
+def test_another_table_of_the_paper_is_named_in_the_caption():
+    methods = {name: [[value] for value in column.values()] for name, column in TABLE_4.items()}
+    comparison = compare(make_result(methods, OBJECTS.tasks, seeds=1), OBJECTS)
+    assert comparison.paper_ranks == OBJECTS.ranks
+    assert comparison.averages["fp-cmd"].paper == 72.5
+    assert "over one seed (paper on AlexNet, difference)." in markdown(comparison)
+    assert "| A→W | 52.9 (52.9, 0.0) |" in markdown(comparison)
+    some = compare(make_result({"cmd": [[60.0]], "nn": [[50.0]]}, ["amazon->webcam"], seeds=1), OBJECTS)
+    assert (some.averages["cmd"].paper, some.averages["nn"].paper, some.paper_ranks) == (62.8, None, {"cmd": 1.0})
+
+
+def test_a_method_the_paper_has_on_some_tasks_only_has_neither_average_nor_rank_there():
+    methods = {name: [[70.0]] * 3 for name in ("cnn", "adda", "cmd")}
+    comparison = compare(make_result(methods, DIGITS.tasks, seeds=1), DIGITS)
+    assert comparison.entries["adda"]["svhn->mnist"].paper == 76.0
+    assert comparison.entries["adda"]["synth->svhn"].paper is None
+    assert (comparison.averages["adda"].paper, comparison.averages["cmd"].paper) == (None, 85.03)
+    assert comparison.paper_ranks == {"cnn": 2.0, "cmd": 1.0}
+    lines = markdown(comparison).splitlines()
+    assert lines[4] == "| SVHN→MNIST | **70.0** (66.7, +3.3) | 70.0 (76.0, -6.0) | 70.0 (84.5, -14.5) |"
+    assert lines[6] == "| SynthDigits→SVHN | **70.0** (80.9, -10.9) | 70.0 | 70.0 (85.5, -15.5) |"
+    assert lines[8] == "| Average rank | 2.0 (2.0) | 2.0 | 2.0 (1.0) |"
+    assert latex(comparison).count("scriptsize") == 9
+    one = compare(make_result({"adda": [[70.0]], "cnn": [[60.0]]}, DIGITS.tasks[:1], seeds=1), DIGITS)
+    assert one.averages["adda"].paper == 76.0
+    assert one.paper_ranks == {"cnn": 2.0, "adda": 1.0}
+
+
+def test_digits_are_called_by_the_names_of_their_sets():
+    assert [short_task(task) for task in DIGITS.tasks] == ["SVHN→MNIST", "MNIST→MNIST-M", "SynthDigits→SVHN"]
+    assert [long_task(task) for task in DIGITS.tasks[1:]] == ["MNIST → MNIST-M", "SynthDigits → SVHN"]
+    assert long_task("amazon->webcam") == "amazon → webcam"

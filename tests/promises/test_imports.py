@@ -20,7 +20,7 @@ def settings():
         logging.getLogger().handlers, logging.getLogger().level, sys.getrecursionlimit(), handlers, sys.excepthook,
         logging.getLogger("momentalign").handlers, logging.getLogger("momentalign").level,
     ])
-import scipy.sparse, sklearn.base, joblib, numba, sklearn.model_selection
+import scipy.sparse, sklearn.base, joblib, numba, sklearn.model_selection, pytorch_lightning, lightning_fabric
 before = settings()
 import momentalign
 values = [getattr(momentalign, name) for name in dir(momentalign)]
@@ -36,7 +36,7 @@ def seconds(action):
     action()
     return time.perf_counter() - started
 def libraries():
-    import numba, scipy.special, sklearn.base, sklearn.model_selection
+    import numba, pytorch_lightning, scipy.special, sklearn.base, sklearn.model_selection
 def touch(*names):
     import momentalign
     for name in names or dir(momentalign):
@@ -63,6 +63,7 @@ def test_the_bare_import_imports_nothing_heavy():
         _python("import json, sys, momentalign; dir(momentalign); print(json.dumps(list(sys.modules)))")
     )
     heavy = {"torch", "numpy", "scipy", "sklearn", "numba", "joblib", "pandas", "rich", "safetensors"}
+    heavy |= {"pytorch_lightning", "pyarrow", "PIL", "matplotlib"}
     assert heavy & set(loaded) == set()
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from momentalign.cli.options import Browser, Device, FirstSeed, Fresh, Jobs, Out, ReviewData, Seeds
-from momentalign.cli.results import counted, help_if_alone, names_in, open_journal, show_artificial, write_results
+from momentalign.cli.results import counted, help_if_alone, names_in, open_journal, say, show_artificial, write_results
 
 __all__ = ["reproduce"]
 
@@ -134,3 +134,60 @@ def reproduce_sensitivity(
     for claim in claims(result):
         typer.echo(f"{'yes' if claim.holds else 'no':4s}{claim.paper}; here: {claim.here}")
     write_results(result, sensitivity_page(result), out, open_page, figures={"figure_5.svg": figure_5(result)})
+
+
+@reproduce.command("objects")
+def reproduce_objects(
+    methods: Annotated[
+        str, typer.Option(help="Columns of the table, with commas.")
+    ] = "nn,cnn,tca,mmd,coral,dann,cmd,fp-cmd,cv-cmd",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Repetitions of every method on every task.")] = 5,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with office31_jpeg.npz or with amazon, dslr, webcam (default: MOMENTALIGN_DATA)."),
+    ] = None,
+    backbone: Annotated[
+        Path | None,
+        typer.Option(help="EfficientNet-Lite0 or AlexNet, .safetensors or .pth (default: the installed package)."),
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder to keep features in (default: beside the page).")] = None,
+    jobs: Jobs = -1,
+    device: Device = "cpu",
+    fresh: Fresh = False,
+    out: Out = Path("momentalign-objects.html"),
+    open_page: Browser = None,
+) -> None:
+    """Section 6.4, Table 4: six tasks on Office-31, every method on features of a frozen network.
+
+    Features are computed once and kept. It is said beforehand how long that and the trainings take; NN and FP-CMD with
+    one seed are ready within half an hour on two cores. Finished parts are kept in a journal beside the page; a run
+    that was stopped goes on where it was.
+
+    Examples: momentalign reproduce objects --methods nn,fp-cmd --seeds 1; momentalign reproduce objects --device cuda
+    """
+    from momentalign.experiments.object_cells import identity
+    from momentalign.experiments.object_features import open_features
+    from momentalign.experiments.objects import needs_crops, refuse_unknown, run
+    from momentalign.experiments.paper_results import OBJECTS
+    from momentalign.experiments.tables import compare, latex, markdown
+    from momentalign.report.objects import objects_page
+    from momentalign.training.batched import open_device
+
+    chosen = names_in(methods)
+    refuse_unknown(chosen)
+    open_device(device)
+    folder = cache if cache is not None else out.with_name("momentalign-features")
+    with counted("features") as progress:
+        features = open_features(
+            data, backbone=backbone, cache=folder, crops=needs_crops(chosen), device=device, n_jobs=jobs,
+            say=say, progress=progress,
+        )  # fmt: skip
+    with counted("objects") as progress:
+        journal = open_journal(out, identity(features), fresh=fresh)
+        result = run(
+            chosen, features, journal, seeds=range(seeds), n_jobs=jobs, device=device, say=say, progress=progress
+        )
+    comparison = compare(result, OBJECTS)
+    typer.echo(markdown(comparison))
+    figures = {"table_4.md": markdown(comparison), "table_4.tex": latex(comparison)}
+    write_results(result, objects_page(result), out, open_page, figures=figures)

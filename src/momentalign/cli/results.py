@@ -10,7 +10,16 @@ from typing import Any
 
 import typer
 
-__all__ = ["counted", "help_if_alone", "names_in", "open_journal", "show_artificial", "show_page", "write_results"]
+__all__ = [
+    "counted",
+    "help_if_alone",
+    "names_in",
+    "open_journal",
+    "say",
+    "show_artificial",
+    "show_page",
+    "write_results",
+]
 
 
 def help_if_alone(context: typer.Context) -> None:
@@ -22,6 +31,11 @@ def help_if_alone(context: typer.Context) -> None:
 def names_in(words: str) -> list[str]:
     """Return names given with commas, each once."""
     return list(dict.fromkeys(name.strip() for name in words.split(",") if name.strip()))
+
+
+def say(words: str) -> None:
+    """Say on standard error what is to be waited for."""
+    typer.echo(words, err=True)
 
 
 def open_journal(out: Path, identity: dict[str, Any], *, fresh: bool) -> Any:

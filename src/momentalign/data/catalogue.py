@@ -1,7 +1,8 @@
 """Catalogue of benchmark files: what each is, its licence, where it is looked for, and whether it is what it should be.
 
 Section 6.1 of Zellinger et al. (2019) lists the data sets. Nothing is downloaded here; files are found in the folder
-given as ``--data DIR`` or in ``MOMENTALIGN_DATA``, and their SHA-256 is checked before they are read.
+given as ``--data DIR`` or in ``MOMENTALIGN_DATA``, and their SHA-256 is checked before they are read. The addresses are
+those of the public originals, which :mod:`momentalign.data.originals` gets.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from momentalign.errors import DamagedFileError, DataNotFoundError
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 
 __all__ = [
     "ARTIFICIAL",
     "CATALOGUE",
+    "DATA_SETS",
     "MNIST",
     "MNIST_M_TEST",
     "MNIST_M_TRAIN_A",
@@ -27,20 +29,56 @@ __all__ = [
     "SVHN_TRAIN_A",
     "SVHN_TRAIN_B",
     "BenchmarkFile",
+    "DataSet",
+    "Original",
     "data_folder",
+    "find_data_set",
     "find_file",
 ]
 
 
 @dataclass(frozen=True)
 class BenchmarkFile:
-    """A file of numbers that some experiment needs."""
+    """A file of numbers that some experiment needs.
+
+    `rebuilt_sha256` is the digest of what :mod:`momentalign.data.originals` makes of the public originals; None where
+    it makes nothing.
+    """
 
     name: str
     sha256: str
     what: str
     origin: str
     licence: str
+    rebuilt_sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Original:
+    """A public file, and its SHA-256 where one was published."""
+
+    url: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What ``momentalign datasets`` knows under one name.
+
+    Either `files` are here or `kept`, the originals as they lie in the folder; `counts` says how many names a pattern
+    of theirs must find, and `labels` the SHA-256 of the digits in a list of labels, one byte each. `note` is what a
+    user has to know before.
+    """
+
+    name: str
+    what: str
+    licence: str
+    files: tuple[BenchmarkFile, ...]
+    originals: tuple[Original, ...]
+    kept: tuple[str, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    note: str = ""
 
 
 ARTIFICIAL = BenchmarkFile(
@@ -50,6 +88,7 @@ ARTIFICIAL = BenchmarkFile(
     "the four arrays of data/artificial_dataset in github.com/wzell/mann, saved with numpy.savez_compressed "
     "as x_source, x_target, y_source and y_target",
     "GPL-3.0",
+    "6c5288c3e75a4f691f5af0dcf85dbe4464ad2a97998c7173bbc81810c14ef0a8",
 )
 
 REVIEWS = BenchmarkFile(
@@ -59,6 +98,7 @@ REVIEWS = BenchmarkFile(
     "counts of 5,000 unigrams and bigrams in the layout of amazon.mat (xx, yy, offset), saved as a numpy archive; "
     "the rows are those of github.com/GRAAL-Research/domain_adversarial_neural_network",
     "not stated for the reviews; the repository is BSD-2-Clause",
+    "5a457e3979ee9373b90c22f09b182f558f0ae9fe6c20350cf12bee6e1edfd677",
 )
 
 MNIST = BenchmarkFile(
@@ -119,6 +159,7 @@ PHOTOGRAPHS = BenchmarkFile(
     "the 200 training photographs of BSDS500 (Arbelaez et al. 2011), backgrounds of MNIST-M",
     "BSDS500/data/images/train of github.com/BIDS/BSDS500, JPEG files end to end",
     "research use",
+    "ed60bac6c2709051737d5c071a97b932462bc80e2ac4aa016cb5a05d9918fcaa",
 )
 
 OFFICE_ORIGIN = "all 4,110 pictures of amazon, dslr and webcam, 31 classes"
@@ -153,6 +194,152 @@ CATALOGUE = (
 """Every known file, in the order of the paper's sections."""
 
 
+def _raw(place: str, *names: str) -> tuple[Original, ...]:
+    return tuple(Original(f"https://raw.githubusercontent.com/{place}/{name}") for name in names)
+
+
+def _whole(repository: str, commit: str) -> tuple[Original, ...]:
+    return (Original(f"https://codeload.github.com/{repository}/tar.gz/{commit}"),)
+
+
+DATA_SETS = (
+    DataSet(
+        "artificial",
+        ARTIFICIAL.what,
+        ARTIFICIAL.licence,
+        (ARTIFICIAL,),
+        _raw(
+            "wzell/mann/7864c3b6fb511e5e1278770fdf94b58b1835a063/data/artificial_dataset",
+            *("x_s.npy", "x_t.npy", "y_s.npy", "y_t.npy"),
+        ),
+    ),
+    DataSet(
+        "reviews",
+        REVIEWS.what,
+        REVIEWS.licence,
+        (REVIEWS,),
+        _raw(
+            "GRAAL-Research/domain_adversarial_neural_network/74eec5e0ae06bd6614bce048abba492c16a633e3/data",
+            *("books_train.svmlight", "books_test.svmlight", "dvd_train.svmlight", "dvd_test.svmlight"),
+            *("electronics_train.svmlight", "electronics_test.svmlight"),
+            *("kitchen_train.svmlight", "kitchen_test.svmlight"),
+        ),
+        note="rebuilt with the same numbers but without its words, which the originals do not name",
+    ),
+    DataSet(
+        "mnist",
+        MNIST.what,
+        MNIST.licence,
+        (MNIST,),
+        # The digests TensorFlow Datasets and others publish.
+        (
+            Original(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/train-images-idx3-ubyte.gz",
+                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            ),
+            Original(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/train-labels-idx1-ubyte.gz",
+                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            ),
+            Original(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-images-idx3-ubyte.gz",
+                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            ),
+            Original(
+                "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-labels-idx1-ubyte.gz",
+                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            ),
+        ),
+        kept=(
+            *("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
+            *("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
+        ),
+    ),
+    DataSet(
+        "svhn",
+        "house numbers of Netzer et al. (2011), cropped digits of 32 x 32; the packed files hold 50,000 for training",
+        SVHN_LICENCE,
+        (SVHN_TRAIN_A, SVHN_TRAIN_B, SVHN_TEST),
+        # The digests TensorFlow Datasets publishes.
+        (
+            Original(
+                "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+                "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+            ),
+            Original(
+                "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+                "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+            ),
+        ),
+        kept=("train_32x32.mat", "test_32x32.mat"),
+    ),
+    DataSet(
+        "mnist-m",
+        "MNIST-M of Ganin et al. (2016), digits over photographs; the packed files hold 30,000 for training",
+        MNIST_M_LICENCE,
+        (MNIST_M_TRAIN_A, MNIST_M_TEST),
+        _whole(
+            "ShichengChen/Domain-Adversarial-Training-of-Neural-Networks", "dae4e088b27b9e0d6c8d586fa9972f86c97cb503"
+        ),
+        kept=("mnist_m",),
+        counts=(("mnist_m/mnist_m_train/*.png", 59001), ("mnist_m/mnist_m_test/*.png", 9001)),
+        # Those of MNIST, digit by digit.
+        labels=(
+            (
+                "mnist_m/mnist_m_train_labels.txt",
+                "3270ced1a201191cc8822212bf0969cb73d940b21842e1c8c09413d70ca57d76",
+            ),
+            (
+                "mnist_m/mnist_m_test_labels.txt",
+                "5584c5dac3ac6e4752351bfcdc1e040f4009fd6a566ba538de5eb6c6029a8055",
+            ),
+        ),
+    ),
+    DataSet(
+        "photographs",
+        PHOTOGRAPHS.what,
+        PHOTOGRAPHS.licence,
+        (PHOTOGRAPHS,),
+        _whole("BIDS/BSDS500", "a04b7c6c3a9f0ace74bf205c72a43d32e1c72722"),
+    ),
+    DataSet(
+        "office-31",
+        "Office-31 of Saenko et al. (2010), 4,110 pictures of 31 kinds of objects; in 300 x 300 in the packed file",
+        OFFICE_IMAGES.licence,
+        (OFFICE_IMAGES,),
+        _whole("syorami/DDC-transfer-learning", "9090f7fdd7c149c6158c5145b516abee97bb0944"),
+        kept=("amazon", "dslr", "webcam"),
+        counts=(
+            *(("amazon/images/*/*.jpg", 2817), ("dslr/images/*/*.jpg", 498), ("webcam/images/*/*.jpg", 795)),
+            *(("amazon/images/*", 31), ("dslr/images/*", 31), ("webcam/images/*", 31)),
+        ),
+    ),
+    DataSet(
+        "office-31-features",
+        OFFICE_FEATURES.what,
+        OFFICE_FEATURES.licence,
+        (OFFICE_FEATURES,),
+        (),
+        note="computed, not published: get office-31 and compute features from its pictures with a network",
+    ),
+)
+"""What can be asked for by name; every known file belongs to one."""
+
+
+def find_data_set(name: str) -> DataSet:
+    """Return what is known under a name.
+
+    Examples
+    --------
+    >>> find_data_set("mnist").kept[0]
+    'train-images-idx3-ubyte.gz'
+    """
+    for data_set in DATA_SETS:
+        if data_set.name == name:
+            return data_set
+    raise InvalidInputError(f"name must be one of {', '.join(known.name for known in DATA_SETS)}, got {name!r}.")
+
+
 def data_folder(folder: str | Path | None, *, name: str, explanation: str) -> Path:
     """Return the folder of benchmark files; where none is said, name what is needed and explain it.
 
@@ -184,10 +371,13 @@ def find_file(file: BenchmarkFile, folder: str | Path | None = None) -> Path:
     description = f"{file.what}: {file.origin}"
     path = data_folder(folder, name=file.name, explanation=f"It is {description}.") / file.name
     if not path.is_file():
-        raise DataNotFoundError(f"{path} is not there. {file.name} is {description}; --data DIR says where to look.")
+        raise DataNotFoundError(
+            f"{path} is not there. {file.name} is {description}; --data DIR says where to look, "
+            "momentalign datasets list what can be downloaded."
+        )
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
-    if digest != file.sha256:
+    if digest not in (file.sha256, file.rebuilt_sha256):
         raise DamagedFileError(
             f"{path} is not the file it should be (SHA-256 {digest[:12]}, expected {file.sha256[:12]}); "
             f"get it again: {description}."

@@ -30,7 +30,7 @@ class DeviceBatches:
     augmentation
         How far images may change.
     balanced
-        Whether every class has the same share of a batch.
+        Whether every class has the same share of a batch, up to one image.
     standardized
         Whether every image gets mean zero and deviation one; else values go from -1 to 1.
 
@@ -54,12 +54,19 @@ class DeviceBatches:
     ) -> None:
         if batch_size < 1 or len(images) == 0:
             raise InvalidInputError(f"batch_size={batch_size} of {len(images)} images gives no batch; raise both to 1.")
+        if labels is not None and len(labels) != len(images):
+            raise InvalidInputError(f"labels has {len(labels)} entries for {len(images)} images; give one for each.")
         if balanced and labels is None:
             raise InvalidInputError("balanced=True needs to know the classes; give labels.")
         self.images, self.labels, self.batch_size = images, labels, batch_size
         self.augmentation = augmentation if augmentation is not None else Augmentation()
         self.standardized = standardized
         self._classes = _members(labels) if balanced and labels is not None else None
+        if self._classes is not None and len(self._classes[0]) > batch_size:
+            raise InvalidInputError(
+                f"batch_size={batch_size} is less than the {len(self._classes[0])} classes, so balanced batches would "
+                "leave some out; raise it, or leave out balanced."
+            )
 
     def __len__(self) -> int:
         """Batches that hold as many images as there are."""

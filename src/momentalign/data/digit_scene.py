@@ -24,12 +24,12 @@ __all__ = ["SIDE", "Dice", "photograph_digits"]
 SIDE = 32
 FAR = 9.0  # beyond every pixel
 # Deviations of place (half sides of the image), of the logarithm of width over height, and of the angle in degrees.
-PLACE, ASPECT, ANGLE = 0.1, 0.2, 7.0
+PLACE, ASPECT, ANGLE = 0.05, 0.1, 4.0
 HEIGHT = (0.55, 0.95)
 # How often a digit has a neighbour, on each side; how often it has an outline, and the ground a slope.
-NEIGHBOUR, OUTLINE, SLOPE = 0.6, 0.3, 0.5
+NEIGHBOUR, OUTLINE, SLOPE = 0.6, 0.0, 0.0
 # Blur in pixels, deviation of the noise, and the least difference of ink and ground in some colour.
-BLUR, NOISE, CONTRAST = (0.3, 1.4), 0.02, 0.3
+BLUR, NOISE, CONTRAST = (0.2, 0.8), 0.0, 0.3
 
 
 @dataclass(frozen=True)

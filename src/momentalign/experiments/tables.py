@@ -1,6 +1,7 @@
-"""Results of the sentiment experiment beside the paper's: the numbers of Table 2, in Markdown and in LaTeX.
+"""Results of methods on tasks beside the paper's: the numbers of a table, in Markdown and in LaTeX.
 
-Stands for Table 2 and Section 6.3 of Zellinger et al. (2019). All numbers are in percent, as the paper prints them.
+Stands for Tables 2, 4 and 5, Sections 6.3 to 6.5 of Zellinger et al. (2019). All numbers are in percent, as the paper
+prints them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.paper_results import TABLE_2, TABLE_2_AVERAGE, TABLE_2_RANK, TASKS
+from momentalign.experiments.paper_results import REVIEWS, PaperTable
 
-__all__ = ["Comparison", "Entry", "average_ranks", "compare", "latex", "markdown", "rank_words", "short_task", "signed"]
+__all__ = [
+    "Comparison",
+    "Entry",
+    "average_ranks",
+    "compare",
+    "latex",
+    "long_task",
+    "markdown",
+    "rank_words",
+    "short_task",
+    "signed",
+]
+
+DIGIT_SETS = {"svhn": "SVHN", "mnist": "MNIST", "mnist-m": "MNIST-M", "synth": "SynthDigits"}
 
 _LATEX = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"} | {"~": " ", "^": " ", "\\": r"\textbackslash{}"})
 
@@ -32,7 +46,7 @@ class Entry(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Table 2, ours beside the paper's; methods stand in the paper's order, those it does not have at the end."""
+    """A table, ours beside the paper's; methods stand in the paper's order, those it does not have at the end."""
 
     tasks: tuple[str, ...]
     titles: dict[str, str]
@@ -41,14 +55,15 @@ class Comparison(NamedTuple):
     ranks: dict[str, float]
     paper_ranks: dict[str, float]
     n_seeds: int
+    paper_words: str = "paper"
 
     def best(self, task: str) -> str:
         """Return the most accurate method of a task."""
         return max(self.titles, key=lambda method: self.entries[method][task].mean)
 
 
-def compare(result: Mapping[str, Any]) -> Comparison:
-    """Return means, deviations over seeds, averages and ranks of a sentiment result beside the paper's.
+def compare(result: Mapping[str, Any], paper: PaperTable = REVIEWS) -> Comparison:
+    """Return means, deviations over seeds, averages and ranks of a result beside a table of the paper.
 
     The deviation is that of a sample; the deviation of an average is that of the seeds' averages over all tasks.
 
@@ -64,9 +79,10 @@ def compare(result: Mapping[str, Any]) -> Comparison:
     tasks, methods = tuple(result["tasks"]), result["methods"]
     if not tasks or not methods:
         raise InvalidInputError("result has no finished method or no task to compare; finish the run.")
-    order = [*(name for name in TABLE_2 if name in methods), *(name for name in methods if name not in TABLE_2)]
+    known = paper.columns
+    order = [*(name for name in known if name in methods), *(name for name in methods if name not in known)]
     runs = {method: _runs(methods[method]["accuracy"], method, tasks) for method in order}
-    papers = {method: [TABLE_2.get(method, {}).get(task) for task in tasks] for method in order}
+    papers = {method: [known.get(method, {}).get(task) for task in tasks] for method in order}
     return Comparison(
         tasks=tasks,
         titles={method: str(methods[method]["title"]) for method in order},
@@ -74,10 +90,11 @@ def compare(result: Mapping[str, Any]) -> Comparison:
             method: {task: _entry(runs[method][task], papers[method][index]) for index, task in enumerate(tasks)}
             for method in order
         },
-        averages={method: _average(runs[method], _paper_average(method, tasks)) for method in order},
+        averages={method: _average(runs[method], _paper_average(paper, method, tasks)) for method in order},
         ranks=average_ranks({m: [float(np.mean(values)) for values in runs[m].values()] for m in order}),
-        paper_ranks=_paper_ranks(order, tasks),
+        paper_ranks=_paper_ranks(paper, order, tasks),
         n_seeds=len(result["seeds"]),
+        paper_words=paper.words,
     )
 
 
@@ -102,10 +119,21 @@ def short_task(task: str) -> str:
 
     Examples
     --------
-    >>> short_task("books->dvd")
-    'B→D'
+    >>> short_task("books->dvd"), short_task("synth->svhn")
+    ('B→D', 'SynthDigits→SVHN')
     """
-    return "→".join(domain[:1].upper() for domain in task.split("->"))
+    return "→".join(DIGIT_SETS.get(domain, domain[:1].upper()) for domain in task.split("->"))
+
+
+def long_task(task: str) -> str:
+    """Write a task in full.
+
+    Examples
+    --------
+    >>> long_task("books->dvd"), long_task("mnist->mnist-m")
+    ('books → dvd', 'MNIST → MNIST-M')
+    """
+    return " → ".join(DIGIT_SETS.get(domain, domain) for domain in task.split("->"))
 
 
 def signed(difference: float) -> str:
@@ -186,28 +214,28 @@ def _average(runs: Mapping[str, Sequence[float]], paper: float | None) -> Entry:
     return _entry(np.mean(list(runs.values()), axis=0).tolist(), paper)
 
 
-def _paper_average(method: str, tasks: Sequence[str]) -> float | None:
+def _paper_average(paper: PaperTable, method: str, tasks: Sequence[str]) -> float | None:
     """Return the printed average, or that of the printed accuracies where only some tasks were run."""
-    if method not in TABLE_2 or not set(tasks) <= set(TASKS):
+    if not set(tasks) <= set(paper.columns.get(method, ())):
         return None
-    if set(tasks) == set(TASKS):
-        return TABLE_2_AVERAGE[method]
-    return float(np.mean([TABLE_2[method][task] for task in tasks]))
+    if set(tasks) == set(paper.tasks):
+        return paper.averages[method]
+    return float(np.mean([paper.columns[method][task] for task in tasks]))
 
 
-def _paper_ranks(methods: Sequence[str], tasks: Sequence[str]) -> dict[str, float]:
+def _paper_ranks(paper: PaperTable, methods: Sequence[str], tasks: Sequence[str]) -> dict[str, float]:
     """Return the printed ranks, or, where only some methods or tasks were run, those of the same methods and tasks."""
-    shared = [method for method in methods if method in TABLE_2]
-    if not shared or not set(tasks) <= set(TASKS):
+    shared = [method for method in methods if set(tasks) <= set(paper.columns.get(method, ()))]
+    if not shared:
         return {}
-    if len(shared) == len(TABLE_2) and set(tasks) == set(TASKS):
-        return dict(TABLE_2_RANK)
-    return average_ranks({method: [TABLE_2[method][task] for task in tasks] for method in shared})
+    if len(shared) == len(paper.columns) and set(tasks) == set(paper.tasks):
+        return dict(paper.ranks)
+    return average_ranks({method: [paper.columns[method][task] for task in tasks] for method in shared})
 
 
 def _caption(comparison: Comparison) -> str:
     seeds = "one seed" if comparison.n_seeds == 1 else f"{comparison.n_seeds} seeds"
-    return f"Accuracy on the target in percent, mean ± deviation over {seeds} (paper, difference)."
+    return f"Accuracy on the target in percent, mean ± deviation over {seeds} ({comparison.paper_words}, difference)."
 
 
 def _with_paper(words: str, paper: float | None) -> str:

@@ -40,6 +40,10 @@ class AveragedWeights(pl.Callback):
         self._average: list[Tensor] = []
         self._steps = 0
 
+    def setup(self, _trainer: pl.Trainer, _pl_module: Any, stage: str) -> None:  # noqa: ARG002
+        """Begin anew with every fit; where one is resumed, its state is loaded after this."""
+        self._average, self._steps = [], 0
+
     def on_train_batch_end(self, _trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
         """Take in the weights of this step."""
         weights = _weights(pl_module)
@@ -56,11 +60,11 @@ class AveragedWeights(pl.Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a run needs to go on."""
-        return {"steps": self._steps, "average": self._average}
+        return {"steps": self._steps, "average": [average.clone() for average in self._average]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on from there."""
-        self._steps, self._average = state_dict["steps"], list(state_dict["average"])
+        self._steps, self._average = state_dict["steps"], [average.clone() for average in state_dict["average"]]
 
 
 def _weights(module: Any) -> list[Tensor]:

@@ -1,0 +1,312 @@
+"""Downloads that go on where they were: a file is whole under its name, or in part beside it as ``<name>.part``.
+
+Ranges and their validators are those of HTTP (R. Fielding, M. Nottingham, J. Reschke, RFC 9110, 2022, Sections 13 and
+14). Only http and https are spoken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.files import flush_folder, replace_file
+from momentalign.version import __version__
+
+__all__ = ["Progress", "download", "file_sha256", "mirrored"]
+
+Progress: TypeAlias = Callable[[int, int | None], None]
+
+CHUNK = 2**16
+# More than any set of the paper needs; a server that never stops is stopped here.
+LARGEST = 2**31
+SCHEMES = ("http", "https")
+
+
+class _BrokenError(Exception):
+    """A transfer that ended early; what came is kept."""
+
+
+def download(
+    url: str,
+    path: Path,
+    *,
+    sha256: str | None = None,
+    largest: int = LARGEST,
+    timeout: float = 30.0,
+    progress: Progress | None = None,
+) -> Path:
+    """Fetch a file, going on where an earlier try stopped, and return its path; a file already there is not fetched.
+
+    After a broken transfer it is tried again for as long as a try brings the file further. An earlier part is used
+    only where the server says, by its ETag or date, that the file is still the same.
+
+    Parameters
+    ----------
+    url
+        Where the file is: http or https.
+    path
+        Where it goes; it has this name only when it is whole and, where `sha256` is given, right.
+    sha256
+        Its known digest; None where none is known.
+    largest
+        More bytes than this are refused.
+    timeout
+        Seconds without an answer after which a transfer counts as broken.
+    progress
+        Called with the bytes that are here and, where the server says it, the bytes of the whole file.
+
+    Examples
+    --------
+    >>> download("ftp://example.org/digits.gz", Path("digits.gz"))
+    Traceback (most recent call last):
+        ...
+    momentalign.errors.InvalidInputError: url must start with http:// or https://, got 'ftp://example.org/digits.gz'.
+    """
+    _refuse_scheme("url", url)
+    if not path.is_file():
+        part = _Part(path, url)
+        try:
+            _fetch_all(part, largest, timeout, progress or (lambda _done, _total: None))
+        except OSError as error:
+            if isinstance(error, DataNotFoundError):
+                raise
+            raise InvalidInputError(
+                f"{part.path} cannot be written ({error.strerror}); make room or give another folder, then run it "
+                "again: it goes on where it was."
+            ) from error
+    digest = file_sha256(path)
+    if sha256 is not None and digest != sha256:
+        path.unlink()
+        raise DamagedFileError(
+            f"{url} is not the file it should be (SHA-256 {digest[:12]}, expected {sha256[:12]}) and was removed; "
+            "get it again, or from another place with --mirror URL."
+        )
+    return path
+
+
+def mirrored(url: str, mirror: str | None) -> str:
+    """Return an address with the scheme and host of a mirror, whose own path comes first.
+
+    Examples
+    --------
+    >>> mirrored("https://some.org/mnist/train.gz", "https://other.org/copies/")
+    'https://other.org/copies/mnist/train.gz'
+    """
+    if mirror is None:
+        return url
+    _refuse_scheme("mirror", mirror)
+    place, old = urlsplit(mirror), urlsplit(url)
+    return urlunsplit((place.scheme, place.netloc, place.path.rstrip("/") + old.path, old.query, ""))
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = (Path(folder) / "some").write_bytes(b"abc")
+    ...     file_sha256(Path(folder) / "some")[:12]
+    'ba7816bf8f01'
+    """
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _refuse_scheme(name: str, url: str) -> None:
+    if urlsplit(url).scheme not in SCHEMES or not urlsplit(url).netloc:
+        raise InvalidInputError(f"{name} must start with http:// or https://, got {url!r}.")
+
+
+class _Part:
+    """What is here of a file, and what the server said about the whole: its validator and its size."""
+
+    def __init__(self, goal: Path, url: str) -> None:
+        self.goal, self.url = goal, url
+        self.path = goal.with_name(f"{goal.name}.part")
+        self.facts = goal.with_name(f"{goal.name}.part.json")
+
+    @property
+    def size(self) -> int:
+        return self.path.stat().st_size if self.path.is_file() else 0
+
+    def said(self) -> dict[str, Any]:
+        """What the server said when the part began; nothing where that was another address or cannot be read."""
+        try:
+            facts = json.loads(self.facts.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return facts if isinstance(facts, dict) and facts.get("url") == self.url else {}
+
+    def begin(self, validator: str | None, total: int | None) -> None:
+        """Start from nothing; the old part goes first, so that it never stands beside new facts."""
+        self.clear()
+        facts = {"url": self.url, "validator": validator, "total": total}
+        replace_file(self.facts, json.dumps(facts).encode())
+
+    def clear(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.facts.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        self.path.replace(self.goal)
+        self.facts.unlink(missing_ok=True)
+        flush_folder(self.goal.parent)
+
+
+def _fetch_all(part: _Part, largest: int, timeout: float, progress: Progress) -> None:
+    """Transfer until the file is whole; a failure is final when it brought no byte more than the one before."""
+    most = -1
+    while True:
+        try:
+            _transfer(part, largest, timeout, progress)
+        except _BrokenError as error:
+            if part.size <= most:
+                raise DataNotFoundError(
+                    f"{part.url} could not be fetched, {part.size} bytes are here ({error}); run it again and it goes "
+                    "on where it was, or take another place with --mirror URL."
+                ) from error
+            most = part.size
+        else:
+            part.finish()
+            return
+
+
+def _transfer(part: _Part, largest: int, timeout: float, progress: Progress) -> None:
+    """One request, for the rest where a part is here."""
+    said, have = part.said(), part.size
+    if have and said.get("total") == have:
+        return
+    ranged = have > 0 and isinstance(said.get("validator"), str)
+    headers = {"Range": f"bytes={have}-", "If-Range": said["validator"]} if ranged else {}
+    with _open(part, headers, timeout) as response:
+        if response.status == http.client.PARTIAL_CONTENT:
+            total = _total_of_rest(part, response.headers.get("Content-Range", ""), have if ranged else -1)
+        else:
+            have, total = 0, _number(response.headers.get("Content-Length"))
+            part.begin(_validator(response.headers), total)
+        _refuse_size(part, total or 0, largest)
+        with part.path.open("ab") as file:
+            done = _copy(part, response, file, have, total, largest, progress)
+            file.flush()
+            os.fsync(file.fileno())
+    if total is not None and done != total:
+        raise _BrokenError(f"the connection ended at {done} of {total} bytes")
+
+
+def _copy(
+    part: _Part,
+    response: http.client.HTTPResponse,
+    file: IO[bytes],
+    done: int,
+    total: int | None,
+    largest: int,
+    progress: Progress,
+) -> int:
+    while piece := _read(response):
+        file.write(piece)
+        done += len(piece)
+        _refuse_size(part, done, largest)
+        progress(done, total)
+    return done
+
+
+def _read(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read1(CHUNK)
+    except (OSError, http.client.HTTPException) as error:
+        raise _BrokenError(str(error) or type(error).__name__) from error
+
+
+def _open(part: _Part, headers: dict[str, str], timeout: float) -> http.client.HTTPResponse:
+    fixed = {"User-Agent": f"momentalign/{__version__}", "Accept-Encoding": "identity"}
+    request = urllib.request.Request(part.url, headers={**fixed, **headers})  # noqa: S310 (http and https only)
+    try:
+        response: http.client.HTTPResponse = _opener().open(request, timeout=timeout)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
+                part.clear()
+                raise _BrokenError("the part that was here is none of this file") from error
+            raise DataNotFoundError(
+                f"{part.url} answered {error.code} {' '.join(str(error.reason).split())}; try it later or take another "
+                "place with --mirror URL."
+            ) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise _BrokenError(str(getattr(error, "reason", error)) or type(error).__name__) from error
+    return response
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Only http and https: no handler of file, ftp or data addresses is there to be led to."""
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.HTTPHandler(),
+        urllib.request.HTTPSHandler(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _CarefulRedirects(),
+    ):
+        opener.add_handler(handler)
+    return opener
+
+
+class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects to http or https, never from https back to http."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        if not _may_redirect(req.type, urlsplit(newurl).scheme):
+            fp.close()
+            raise DataNotFoundError(
+                f"{req.full_url} leads to {newurl!r:.80}, which is not safe to follow; take another place with "
+                "--mirror URL."
+            )
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _may_redirect(old: str, new: str) -> bool:
+    return new in SCHEMES and not (old == "https" and new == "http")
+
+
+def _validator(headers: http.client.HTTPMessage) -> str | None:
+    """What tells that a file is byte by byte the same: a strong ETag, or its date."""
+    tag = headers.get("ETag")
+    return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
+
+
+def _total_of_rest(part: _Part, content_range: str, have: int) -> int | None:
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", content_range)
+    if found is None or int(found[1]) != have:
+        part.clear()
+        raise _BrokenError(f"the server sent {content_range!r:.40}, not what was asked for")
+    return _number(found[2])
+
+
+def _number(digits: str | None) -> int | None:
+    return int(digits) if digits and digits.isdecimal() else None
+
+
+def _refuse_size(part: _Part, size: int, largest: int) -> None:
+    if size > largest:
+        part.clear()
+        raise DamagedFileError(f"{part.url} is {size} bytes or more, at most {largest} were expected; nothing is kept.")

@@ -1,0 +1,206 @@
+"""The cells of the experiment on objects: one task, one method, one seed.
+
+Section 6.4 of Zellinger et al. (2019): all pictures of one domain with labels, all of another without, accuracy on the
+latter. Every method has the same frozen features, the same layer of 256 sigmoid units that is aligned, and the same
+rule to stop, which looks at the source alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from torch import Tensor
+
+from momentalign.discrepancies.adversarial import AdversarialLoss
+from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.estimators.transfer_components import TransferComponentAnalysis
+from momentalign.experiments.object_features import ObjectFeatures
+from momentalign.experiments.object_heads import HeadRecipe, HeadTask, seconds_per_update, train_heads
+from momentalign.experiments.runner import Cell, run_cells
+from momentalign.journal import Journal, cell_key
+from momentalign.training.recipe import Distance, Member, Optimizer
+from momentalign.version import __version__
+
+__all__ = ["METHODS", "Method", "compute_all", "estimate", "identity"]
+
+FP = HeadRecipe()
+MOMENTUM = HeadRecipe(optimizer=Optimizer("sgd", decay=1e-4), crops=True, max_updates=10_000)
+N_CLASSES, COMPONENTS, MU = 31, 100, 1.0
+# The MMD compares all pairs of rows; of larger samples so many rows of each are drawn for every update.
+MMD_ROWS = 500
+# Updates after which heads usually stop: what an estimate of the time goes by.
+USUAL_UPDATES = {"adadelta": 2000, "sgd": 4000}
+# What every method shares; a journal of another protocol is refused.
+PROTOCOL = {
+    "hidden": FP.hidden, "start": "he normal", "dropout": FP.dropout, "batches": "whole samples, classes balanced",
+    "patience": FP.patience, "stopped": "so many updates after the last better accuracy on the source",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Method:
+    """A column of Table 4."""
+
+    title: str
+    weight: float = 0.0
+    recipe: HeadRecipe = field(default_factory=HeadRecipe)
+    apart: str = ""
+    """What is not as in FP-CMD, which the others share."""
+
+
+_WITH_MOMENTUM = "SGD 0.01 with momentum 0.9 and decay 1e-4, crops and mirrors"
+METHODS = {
+    "nn": Method("NN"),
+    "cnn": Method("CNN", recipe=MOMENTUM, apart=_WITH_MOMENTUM),
+    "tca": Method("TCA", apart=f"{COMPONENTS} components, linear kernel, logistic regression"),
+    "mmd": Method("MMD", weight=1.0),
+    # Sun and Saenko (2016) take the weight with which both losses are alike at the end; here that is about this one.
+    "coral": Method("CORAL", weight=100_000.0),
+    "dann": Method("DANN", weight=1.0),
+    "cmd": Method("CMD", weight=1.0, recipe=MOMENTUM, apart=_WITH_MOMENTUM),
+    "fp-cmd": Method("FP-CMD", weight=1.0),
+    "cv-cmd": Method("CV-CMD", weight=1.0),
+}
+"""The methods of Table 4, and two it does not have: NN is FP-CMD without alignment, CV-CMD has all cross-variances."""
+
+
+class _OnSomeRows:
+    """A distance of some rows of each sample, drawn anew for every update."""
+
+    def __init__(self, distance: Distance, rows: int, seed: int) -> None:
+        self._distance, self._rows = distance, rows
+        self._random = torch.Generator().manual_seed(seed)
+
+    def __call__(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return the distance of what was drawn."""
+        return self._distance(*(self._some(sample) for sample in (source, target)))
+
+    def _some(self, sample: Tensor) -> Tensor:
+        chosen = torch.randperm(len(sample), generator=self._random)[: self._rows]
+        return sample[chosen.to(sample.device)]
+
+
+def distance_of(method: str, seed: int) -> Distance | None:
+    """Return the distance a method minimises."""
+    if method in ("cmd", "fp-cmd"):
+        return CMDLoss()
+    if method == "mmd":
+        return _OnSomeRows(MMDLoss("gaussians"), MMD_ROWS, seed)
+    others: dict[str, Distance] = {
+        "cv-cmd": CMDLoss(cross=2), "coral": CORALLoss(), "dann": AdversarialLoss(FP.hidden),
+    }  # fmt: skip
+    return others.get(method)
+
+
+def compute_all(
+    cells: Iterable[Cell],
+    features: ObjectFeatures,
+    journal: Journal,
+    *,
+    device: str = "cpu",
+    n_jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """Compute the cells that the journal does not hold and return all results by their keys.
+
+    On the CPU each cell is a piece of work for one process; on an accelerator all heads of one task that share their
+    recipe train as one stack.
+
+    A cell names ``method``, ``source``, ``target`` and ``seed``; ``views`` tells trainings with crops apart.
+    """
+    cells = list(cells)
+    if device == "cpu":
+        return run_cells(cells, partial(compute, features=features), journal, n_jobs=n_jobs, progress=progress)
+    done = journal.done()
+    missing = [cell for cell in cells if cell_key(cell) not in done]
+    finished = len(cells) - len(missing)
+    for group in _groups(missing):
+        for cell, result in zip(group, compute_together(group, features, device=device), strict=True):
+            journal.append(cell, result)
+        finished += len(group)
+        if progress is not None:
+            progress(finished, len(cells))
+    done = journal.done()
+    return {cell_key(cell): done[cell_key(cell)] for cell in cells}
+
+
+def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells that can train as one stack."""
+    groups: dict[Any, list[Cell]] = {}
+    for cell in cells:
+        key = (cell["source"], cell["target"], cell["method"] == "tca", METHODS[cell["method"]].recipe)
+        groups.setdefault(key, []).append(cell)
+    return list(groups.values())
+
+
+def compute(cell: Cell, *, features: ObjectFeatures) -> dict[str, Any]:
+    """Compute one cell on the CPU."""
+    return compute_together([cell], features, device="cpu")[0]
+
+
+def compute_together(cells: Sequence[Cell], features: ObjectFeatures, *, device: str) -> list[dict[str, Any]]:
+    """Compute cells of one task that share their recipe."""
+    task, truth = _task(cells[0], features)
+    if cells[0]["method"] == "tca":
+        result = _on_components(task, truth)
+        return [result for _ in cells]
+    heads = train_heads(task, [_member(cell) for cell in cells], METHODS[cells[0]["method"]].recipe, device=device)
+    return [{"accuracy": float((head.predictions == truth).mean()), "updates": head.updates} for head in heads]
+
+
+def estimate(cells: Sequence[Cell], features: ObjectFeatures, *, device: str = "cpu", n_jobs: int = 1) -> float:
+    """Return how many seconds cells will take, from a few updates of each kind."""
+    groups = _groups([cell for cell in cells if cell["method"] != "tca"])
+    work = groups if device != "cpu" else [[cell] for group in groups for cell in group]
+    known: dict[Any, float] = {}
+    total = 0.0
+    for stack in work:
+        recipe = METHODS[stack[0]["method"]].recipe
+        key = (stack[0]["source"], stack[0]["target"], *(cell["method"] for cell in stack))
+        if key not in known:
+            task, _ = _task(stack[0], features)
+            known[key] = seconds_per_update(task, [_member(cell) for cell in stack], recipe, device=device)
+        total += known[key] * min(USUAL_UPDATES[recipe.optimizer.name], recipe.max_updates)
+    return total / max(min(n_jobs, len(work)), 1)
+
+
+def _task(cell: Cell, features: ObjectFeatures) -> tuple[HeadTask, Any]:
+    """What a head may see, and the labels of the target for evaluation."""
+    source, labels = features.office.domain(cell["source"])
+    target, truth = features.office.domain(cell["target"])
+    return HeadTask(source, labels, target, N_CLASSES), truth
+
+
+def _member(cell: Cell) -> Member:
+    method, seed = cell["method"], cell["seed"]
+    return Member(seed, METHODS[method].weight, distance_of(method, seed))
+
+
+def _on_components(task: HeadTask, truth: Any) -> dict[str, Any]:
+    """Logistic regression on the transfer components of both domains; nothing in it is drawn."""
+    source, target = (rows[0].astype(np.float64) for rows in (task.source, task.target))
+    components = TransferComponentAnalysis(n_components=COMPONENTS, mu=MU).fit(source, X_target=target)
+    rows, others = components.transform(source), components.transform(target)
+    # One factor for all components, so that the penalty means the same on every task.
+    size = np.sqrt(np.concatenate([rows, others]).var(axis=0).mean())
+    classifier = LogisticRegression(C=0.1, max_iter=1000).fit(rows / size, task.labels)
+    return {"accuracy": float(classifier.score(others / size, truth)), "updates": 0}
+
+
+def identity(features: ObjectFeatures) -> dict[str, Any]:
+    """Return what makes results of this experiment comparable."""
+    return {
+        "what": "objects",
+        "protocol": {"backbone": features.backbone, **PROTOCOL},
+        "versions": {"momentalign": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")},
+        "data": features.data,
+    }

@@ -1,0 +1,218 @@
+"""Heads on frozen features: stacks of networks with dropout and whole-sample batches, as Section 6.4 trains them.
+
+Zellinger et al. (2019) put a layer of 256 sigmoid units and a softmax on the features of a frozen network; what is
+aligned is that layer, before its dropout. Classes of the source are balanced and the smaller domain is repeated: rows
+that are repeated have the same activations and differ in their dropout alone, so those are computed once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from momentalign.data.pairing import balanced_order
+from momentalign.errors import DivergedError
+from momentalign.networks.shallow import initial_layers
+from momentalign.training.batched import cross_entropy, make_optimizer, one_thread, open_device
+from momentalign.training.objective import StackDistance, adversaries
+from momentalign.training.recipe import Member, Optimizer
+
+__all__ = ["HeadRecipe", "HeadTask", "TrainedHead", "seconds_per_update", "train_heads"]
+
+# The accuracy on the source is looked at every so many updates.
+LOOK_EVERY = 50
+
+
+@dataclass(frozen=True)
+class HeadRecipe:
+    """What all heads of a stack share.
+
+    Attributes
+    ----------
+    dropout
+        The part of the hidden units that is left out in an update.
+    patience, max_updates
+        A head stops after so many updates without a better accuracy on the source, and at most.
+    crops
+        Draw a view of every picture for every update; otherwise the centre crop.
+    """
+
+    optimizer: Optimizer = field(default_factory=lambda: Optimizer("adadelta"))
+    hidden: int = 256
+    dropout: float = 0.8
+    patience: int = 1000
+    max_updates: int = 3000
+    crops: bool = False
+
+
+class HeadTask(NamedTuple):
+    """Features (views, pictures, width) of two domains and the labels of the first as codes."""
+
+    source: NDArray[np.floating]
+    labels: NDArray[np.intp]
+    target: NDArray[np.floating]
+    n_classes: int
+
+
+class TrainedHead(NamedTuple):
+    """What a head says of the target's centre crops, and after how many updates it stopped."""
+
+    predictions: NDArray[np.intp]
+    updates: int
+
+
+def train_heads(
+    task: HeadTask, members: Sequence[Member], recipe: HeadRecipe | None = None, *, device: str = "cpu"
+) -> list[TrainedHead]:
+    """Train a stack of heads on one task and return what each says of the target when it stops.
+
+    Parameters
+    ----------
+    task
+        The data; no label of the target is among them.
+    members
+        Seed, weight and distance of every head. Heads of one seed start alike and have the same dropout.
+    recipe
+        What they share; None takes the paper's FP-CMD.
+    device
+        Where to train.
+
+    Examples
+    --------
+    >>> random = np.random.default_rng(0)
+    >>> labels = np.arange(40) % 2
+    >>> source = (random.normal(size=(40, 3)) + 3.0 * labels[:, None])[None]
+    >>> task = HeadTask(source, labels, source + 0.5, 2)
+    >>> (head,) = train_heads(task, [Member(0)], HeadRecipe(Optimizer("adam"), max_updates=200))
+    >>> float((head.predictions == labels).mean()) > 0.9, head.updates
+    (True, 200)
+    """
+    stack = _Stack(task, members, recipe or HeadRecipe(), device)
+    with one_thread():
+        return stack.train()
+
+
+def seconds_per_update(task: HeadTask, members: Sequence[Member], recipe: HeadRecipe, *, device: str = "cpu") -> float:
+    """Measure a few updates: what says beforehand how long a training takes."""
+    stack = _Stack(task, members, recipe, device)
+    with one_thread():
+        stack.update()
+        stack.accuracy()
+        start = time.perf_counter()
+        for _ in range(3):
+            stack.update()
+        stack.accuracy()  # Waits for an accelerator's queue.
+        return (time.perf_counter() - start) / 3
+
+
+class _Stack:
+    """Heads side by side: the first layers of all of them are one product, the others a batch of products."""
+
+    def __init__(self, task: HeadTask, members: Sequence[Member], recipe: HeadRecipe, device: str) -> None:
+        self._device = open_device(device)
+        self._recipe, self._members = recipe, list(members)
+        self._source, self._target = (self._tensor(rows) for rows in (task.source, task.target))
+        self._labels = torch.as_tensor(task.labels, device=self._device)
+        order = balanced_order(task.labels)
+        # Moments of the target do not change where each of its rows is repeated as often, so it stays as it is.
+        self._rows = torch.as_tensor(np.resize(order, max(len(order), task.target.shape[1])), device=self._device)
+        self._seeds = sorted({member.seed for member in members})
+        self._of_seed = torch.tensor([self._seeds.index(member.seed) for member in members], device=self._device)
+        self._noise = [torch.Generator(self._device).manual_seed(seed) for seed in self._seeds]
+        # The views are the same for all heads, so that a head's luck does not depend on its neighbours.
+        self._choice = torch.Generator(self._device).manual_seed(0)
+        self._start(task)
+
+    def _start(self, task: HeadTask) -> None:
+        sizes = [task.source.shape[2], self._recipe.hidden, task.n_classes]
+        drawn = {seed: initial_layers(sizes, seed, initializer="he_normal") for seed in self._seeds}
+        starts = [drawn[member.seed] for member in self._members]
+        bottom = np.concatenate([layers[0].weight for layers in starts], axis=1)
+        bias = np.concatenate([layers[0].bias for layers in starts])
+        top = np.stack([layers[1].weight for layers in starts])
+        top_bias = np.stack([layers[1].bias[None] for layers in starts])
+        self._parameters = [self._tensor(part).requires_grad_() for part in (bottom, bias, top, top_bias)]
+        classifiers = adversaries(self._members, self._recipe.hidden, dtype=torch.float32, device=self._device)
+        self._distance = StackDistance(self._members, classifiers)
+        self._weights = self._tensor(np.array([member.weight for member in self._members]))
+        self._optimizer = make_optimizer(self._recipe.optimizer, [*self._parameters, *classifiers])
+        decay = self._recipe.optimizer.decay
+        self._decay = torch.optim.lr_scheduler.LambdaLR(self._optimizer, lambda update: 1.0 / (1.0 + decay * update))
+
+    def train(self) -> list[TrainedHead]:
+        """Train until every head has stopped; one that has stopped is computed on, but not looked at any more."""
+        best, best_at = np.full(len(self._members), -1.0), np.zeros(len(self._members), dtype=int)
+        trained: dict[int, TrainedHead] = {}
+        update = 0
+        while len(trained) < len(self._members):
+            self.update()
+            update += 1
+            if update % LOOK_EVERY and update < self._recipe.max_updates:
+                continue
+            accuracy = self.accuracy()
+            better = accuracy > best
+            best, best_at = np.where(better, accuracy, best), np.where(better, update, best_at)
+            stopped = (update - best_at >= self._recipe.patience) | (update == self._recipe.max_updates)
+            new = [index for index in np.flatnonzero(stopped).tolist() if index not in trained]
+            if new:
+                said = self._predictions()
+                trained |= {index: TrainedHead(said[index], update) for index in new}
+        return [trained[index] for index in range(len(self._members))]
+
+    def update(self) -> None:
+        """Make one step on the whole sample."""
+        hidden = self._hidden(self._view(self._source))[:, self._rows]
+        loss = cross_entropy(self._outputs(self._thinned(hidden)), self._labels[self._rows])
+        if self._distance.needed:
+            loss = loss + self._weights * self._distance(hidden, self._hidden(self._view(self._target)))
+        self._optimizer.zero_grad()
+        loss.sum().backward()  # type: ignore[no-untyped-call]
+        self._optimizer.step()
+        self._decay.step()
+
+    def accuracy(self) -> NDArray[np.float64]:
+        """The part of the source's centre crops that each head gets right, without dropout."""
+        with torch.no_grad():
+            outputs = self._outputs(self._hidden(self._source[0]))
+            accuracy = (outputs.argmax(-1) == self._labels).double().mean(-1).cpu().numpy()
+            if not bool(torch.isfinite(outputs).all()):
+                raise DivergedError("the weights of a head left the finite numbers; lower the learning rate or weight.")
+        return np.asarray(accuracy)
+
+    def _predictions(self) -> NDArray[np.intp]:
+        with torch.no_grad():
+            return np.asarray(self._outputs(self._hidden(self._target[0])).argmax(-1).cpu().numpy())
+
+    def _view(self, rows: Tensor) -> Tensor:
+        """One view of each picture, drawn anew where crops are wanted."""
+        if not self._recipe.crops or len(rows) == 1:
+            return rows[0]
+        count = rows.shape[1]
+        chosen = torch.randint(len(rows), (count,), generator=self._choice, device=self._device)
+        return rows[chosen, torch.arange(count, device=self._device)]
+
+    def _hidden(self, rows: Tensor) -> Tensor:
+        """Activations (heads, rows, units)."""
+        bottom, bias, top, _ = self._parameters
+        together = torch.sigmoid(torch.addmm(bias, rows, bottom))
+        return together.view(len(rows), *top.shape[:2]).transpose(0, 1)
+
+    def _thinned(self, hidden: Tensor) -> Tensor:
+        """Leave out units, and enlarge the others so that the sum stays what it was on average."""
+        kept = 1.0 - self._recipe.dropout
+        shape = hidden.shape[1:]
+        masks = [torch.empty(shape, device=self._device).bernoulli_(kept, generator=noise) for noise in self._noise]
+        return hidden * (torch.stack(masks) / kept)[self._of_seed]
+
+    def _outputs(self, hidden: Tensor) -> Tensor:
+        return torch.baddbmm(self._parameters[3], hidden, self._parameters[2])
+
+    def _tensor(self, values: NDArray[np.floating]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32, device=self._device)

@@ -1,0 +1,283 @@
+"""One call that adapts any network: a copy of it is trained on two loaders and handed back as what it was."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from torch import Tensor, nn
+
+from momentalign.discrepancies.central_moment import Interval
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.moments import read_order
+from momentalign.training.batched import open_device
+from momentalign.training.deep.batches import labelled
+from momentalign.training.deep.loaders import PairedLoader
+from momentalign.training.deep.random_state import kept_random_state, seed_everything
+from momentalign.training.deep.schedules import Schedule
+
+if TYPE_CHECKING:
+    from momentalign.training.deep.alignment import Discrepancy
+    from momentalign.training.deep.lightning import pl
+    from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice
+    from momentalign.training.deep.resume import LastCheckpoint
+
+__all__ = ["adapt"]
+
+LOG_EVERY = 50  # steps, Lightning's own choice
+TERMINATED = 143  # what a shell reports of a process that ended on SIGTERM
+
+
+def adapt(
+    model: nn.Module,
+    layer: str | Sequence[str],
+    source_loader: Iterable[Any],
+    target_loader: Iterable[Any],
+    *,
+    discrepancy: Discrepancy | Sequence[Discrepancy] | Literal["adda", "dsn"] = "cmd",
+    weight: float | Sequence[float] = 1.0,
+    schedule: Schedule = "constant",
+    n_moments: int = 5,
+    interval: Interval | None = None,
+    loss: Loss | None = None,
+    optimizer: OptimizerChoice = "adam",
+    learning_rate: float | None = None,
+    domain_norm: bool = False,
+    semi_supervised: bool = False,
+    max_epochs: int = 10,
+    steps: int | None = None,
+    source_validation: Iterable[Any] | None = None,
+    target_validation: Iterable[Any] | None = None,
+    patience: int | None = None,
+    gradient_clip: float | None = None,
+    precision: Any = "32-true",
+    device: str = "auto",
+    devices: int = 1,
+    num_nodes: int = 1,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | None = 100,
+    logs: str | Path | None = None,
+    random_state: int | None = None,
+    progress: bool = False,
+    on_epoch: Callable[[dict[str, float]], None] | None = None,
+) -> nn.Module:
+    r"""Adapt a network to a target domain without labels, Eq. (24) at the output of a named layer.
+
+    Parameters
+    ----------
+    model
+        Any network. It is not touched: a copy is trained. A network in eval mode is trained in train mode; in one that
+        is in train mode, layers set to eval stay frozen so.
+    layer
+        The name of the submodule whose output is aligned, or several names.
+    source_loader
+        Gives batches (inputs, labels). A :class:`~momentalign.training.deep.balanced.BalancedSampler` balances classes.
+    target_loader
+        Gives batches of inputs, or (inputs, ...) of which the rest is not looked at.
+    discrepancy, weight, schedule, n_moments, interval, loss, optimizer, learning_rate, domain_norm, semi_supervised
+        As in :class:`~momentalign.training.deep.module.DeepAdaptation`. Two more methods are known by name.
+        ``"dsn"``: domain separation networks (:class:`~momentalign.training.deep.separation.DomainSeparation`), with
+        `weight` as a factor on their similarity. ``"adda"``: all settings are those of training on the source, after
+        which :class:`~momentalign.training.deep.adda.ADDA` adapts the encoder with the paper's settings, for
+        `max_epochs` again.
+    max_epochs, steps
+        Epochs, and pairs of batches in one; None takes the length of the longer loader, the shorter one cycles.
+    source_validation, target_validation
+        Loaders of labelled rows whose loss and accuracy are reported after every epoch. That of the target is for
+        monitoring only: nothing is decided on it.
+    patience
+        Stop when the loss on `source_validation` has not fallen for so many epochs; the weights are those of the last.
+    gradient_clip
+        Largest norm of the gradient of a step.
+    precision
+        As in Lightning: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"``, ``"64-true"``.
+    device, devices, num_nodes
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``; how many of them on each node, and the number of nodes. With
+        more than one, each gets its own part of the rows, and batches stay as large as they are on each.
+    checkpoint, checkpoint_every
+        A folder for checkpoints, written after every epoch and every so many steps, and on SIGTERM, after which the
+        process leaves with code 143. Where the folder holds one, training goes on from it, to the same bits as if it
+        had never stopped.
+    logs
+        A folder for TensorBoard curves.
+    random_state
+        A seed; with it the run is repeatable. The generators of the process are left as they were.
+    progress
+        Whether to show a progress bar.
+    on_epoch
+        Is called with the figures of every epoch; ``history = []; adapt(..., on_epoch=history.append)`` keeps them.
+
+    Returns
+    -------
+    torch.nn.Module
+        The adapted copy, of the class of `model`, in eval mode on the CPU.
+
+    Examples
+    --------
+    >>> import torch
+    >>> rows, labels = torch.randn(40, 2), torch.arange(40) % 2
+    >>> source = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(rows, labels), batch_size=20)
+    >>> target = torch.utils.data.DataLoader(rows + 1.0, batch_size=10)
+    >>> network = nn.Sequential(nn.Linear(2, 8), nn.Sigmoid(), nn.Linear(8, 2))
+    >>> history = []
+    >>> adapted = adapt(network, "1", source, target, max_epochs=2, random_state=0, on_epoch=history.append)
+    >>> adapted(rows).shape, len(history)
+    (torch.Size([40, 2]), 2)
+    """
+    from momentalign.training.deep.adda import ADDA
+    from momentalign.training.deep.lightning import quiet
+
+    if not isinstance(model, nn.Module):
+        raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
+    if patience is not None and source_validation is None:
+        raise InvalidInputError(
+            f"patience={patience!r} needs labelled rows to look at; give them as source_validation=loader."
+        )
+    pairs = PairedLoader(source_loader, target_loader, steps=steps)
+    two_stages = discrepancy == "adda"
+
+    def train(module: DeepAdaptation, pairs: PairedLoader, folder: str | Path | None, **settings: Any) -> nn.Module:
+        module.on_epoch = on_epoch
+        last = None if folder is None else _last_checkpoint(folder, checkpoint_every)
+        trainer = _trainer(
+            last,
+            max_epochs=max_epochs,
+            precision=precision,
+            num_nodes=num_nodes,
+            enable_progress_bar=progress,
+            log_every_n_steps=min(LOG_EVERY, len(pairs)),
+            logs=logs,
+            **settings,
+            **_read_device(device, devices),
+        )
+        _fit(trainer, module, pairs, {"source": source_validation, "target": target_validation}, last)
+        return module.model.cpu()
+
+    with kept_random_state(), quiet():
+        seed = _read_seed(random_state)
+        seed_everything(seed)
+        module = _module(
+            _trainable_copy(model),
+            layer,
+            pairs,
+            None if two_stages else discrepancy,
+            weight=weight,
+            schedule=schedule,
+            n_moments=n_moments,
+            interval=interval,
+            loss=loss,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            domain_norm=domain_norm,
+            semi_supervised=semi_supervised,
+        )
+        folder = Path(checkpoint, "source") if two_stages and checkpoint is not None else checkpoint
+        adapted = train(module, pairs, folder, patience=patience, gradient_clip_val=gradient_clip)
+        if two_stages:
+            # As new: a run that is resumed here has not drawn what the first stage drew.
+            seed_everything(seed)
+            pairs = PairedLoader(source_loader, target_loader, steps=steps)
+            second = ADDA(adapted, layer, example=_example(adapted, pairs), loss=loss)
+            folder = None if checkpoint is None else Path(checkpoint, "target")
+            # Two optimizers that take turns leave weights of the other without a gradient.
+            strategy = "ddp_find_unused_parameters_true" if devices * num_nodes > 1 else "auto"
+            adapted = train(second, pairs, folder, patience=None, strategy=strategy)
+    return adapted.eval()
+
+
+def _module(model: nn.Module, layer: Any, pairs: PairedLoader, discrepancy: Any, **settings: Any) -> DeepAdaptation:
+    """The module of one training run."""
+    from momentalign.training.deep.module import DeepAdaptation
+    from momentalign.training.deep.separation import GAMMA, DomainSeparation
+
+    if isinstance(discrepancy, str) and discrepancy == "dsn":
+        gamma = settings.pop("weight") * GAMMA
+        return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **settings)
+    example = _example(model, pairs) if _names_dann(discrepancy) else None
+    return DeepAdaptation(model, layer, discrepancy=discrepancy, example=example, **settings)
+
+
+def _last_checkpoint(folder: str | Path, every: int | None) -> LastCheckpoint:
+    from momentalign.training.deep.resume import LastCheckpoint
+
+    return LastCheckpoint(folder, every=every)
+
+
+def _trainable_copy(model: nn.Module) -> nn.Module:
+    copied = copy.deepcopy(model)
+    return copied if copied.training else copied.train()
+
+
+def _read_seed(random_state: object) -> int:
+    """A seed; a fresh one where none is given."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
+        raise InvalidInputError(f"random_state must be a whole number from 0 up or None, got {random_state!r}.")
+    return int(random_state)
+
+
+def _names_dann(discrepancy: object) -> bool:
+    several = isinstance(discrepancy, Sequence) and not isinstance(discrepancy, str)
+    return "dann" in (discrepancy if several else [discrepancy])  # type: ignore[operator]
+
+
+def _example(model: nn.Module, pairs: PairedLoader) -> Any:
+    """Inputs of the first source batch, where the network is."""
+    inputs, _ = labelled(pairs.peek(), "source_loader")
+    parameter = next(model.parameters(), None)
+    return inputs.to(parameter.device) if isinstance(inputs, Tensor) and parameter is not None else inputs
+
+
+def _read_device(device: str, devices: int) -> dict[str, Any]:
+    """The device in the words of Lightning."""
+    count = read_order(devices, "devices", example="1")
+    if device == "auto":
+        return {"accelerator": "auto", "devices": count}
+    opened = open_device(device)
+    chosen = count if opened.index is None or opened.type == "cpu" else [opened.index]
+    return {"accelerator": opened.type, "devices": chosen}
+
+
+def _trainer(
+    last: LastCheckpoint | None, *, logs: str | Path | None, patience: int | None, max_epochs: int, **settings: Any
+) -> pl.Trainer:
+    """A Trainer that does what was asked for and nothing else."""
+    from momentalign.training.deep.checkpoint import SafetensorsIO
+    from momentalign.training.deep.lightning import pl
+
+    callbacks: list[pl.Callback] = [] if last is None else [last]
+    if patience is not None:
+        waited = read_order(patience, "patience")
+        callbacks.append(pl.callbacks.EarlyStopping("validation_loss", patience=waited))
+    return pl.Trainer(
+        max_epochs=read_order(max_epochs, "max_epochs"),
+        callbacks=callbacks,
+        plugins=[SafetensorsIO()],
+        enable_checkpointing=last is not None,
+        enable_model_summary=False,
+        logger=False if logs is None else pl.loggers.TensorBoardLogger(logs, name=None),
+        num_sanity_val_steps=0,
+        **settings,
+    )
+
+
+def _fit(
+    trainer: pl.Trainer,
+    module: DeepAdaptation,
+    pairs: PairedLoader,
+    validation: dict[str, Iterable[Any] | None],
+    last: LastCheckpoint | None,
+) -> None:
+    from pytorch_lightning.utilities.exceptions import SIGTERMException
+
+    given = {domain: loader for domain, loader in validation.items() if loader is not None}
+    module.validation_domains = list(given)
+    found = None if last is None else last.found()
+    try:
+        trainer.fit(module, pairs, list(given.values()) or None, ckpt_path=found)
+    except SIGTERMException:
+        raise SystemExit(TERMINATED) from None

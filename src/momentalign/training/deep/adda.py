@@ -1,0 +1,178 @@
+r"""Adversarial discriminative domain adaptation (ADDA): the target gets an encoder of its own.
+
+A peer method of Section 6.5 in Zellinger et al. (2019). Reference: E. Tzeng, J. Hoffman, K. Saenko, T. Darrell,
+Adversarial discriminative domain adaptation, 2017. A network trained on the source, encoder :math:`M_s` and classifier,
+stays as it is. The encoder :math:`M_t` starts as a copy of :math:`M_s`; it and a discriminator :math:`D` take turns in
+
+.. math:: \min_D\; -\mathbb E_{x_s} \log D(M_s(x_s)) - \mathbb E_{x_t} \log (1 - D(M_t(x_t))), \qquad
+          \min_{M_t}\; -\mathbb E_{x_t} \log D(M_t(x_t)),
+
+the loss of a GAN with inverted labels. The classifier of the source on top of :math:`M_t` is the network of the target.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, softplus
+
+from momentalign.errors import InvalidTypeError
+from momentalign.moments import read_order
+from momentalign.networks.layers import recorded
+from momentalign.training.deep.batches import inputs_of, labelled
+from momentalign.training.deep.encoder import find_encoder, read_one_layer
+from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice
+
+__all__ = ["ADDA"]
+
+# Section 5.1 of Tzeng et al. (2017), for digits.
+DISCRIMINATOR = (500, 500)
+LEARNING_RATE = 2e-4
+BETAS = (0.5, 0.999)
+
+
+class ADDA(DeepAdaptation):
+    r"""The second stage of ADDA: adapts the encoder of a network that has been trained on the source.
+
+    The first stage is any training on the source, for instance a
+    :class:`~momentalign.training.deep.module.DeepAdaptation` with ``discrepancy=None``. Train this module, like that
+    one, on a :class:`~momentalign.training.deep.loaders.PairedLoader`; ``model`` then is the network of the target.
+
+    Parameters
+    ----------
+    model
+        A network trained on the source. What is below `layer` is trained in place, the rest stays as it is.
+    layer
+        The name of the submodule whose output the discriminator sees.
+    example
+        A batch of inputs, from which the parts of the network are found.
+    hidden
+        Units of the discriminator's hidden layers (ReLU); those of the paper make it three layers.
+    loss
+        A function of outputs and labels to report for the source; None is the cross-entropy.
+    optimizer, learning_rate
+        As in :class:`~momentalign.training.deep.module.DeepAdaptation`, for encoder and discriminator alike. None is
+        the paper's Adam: learning rate 0.0002, :math:`\beta_1 = 0.5`.
+
+    Notes
+    -----
+    Logged are ``distance``, what the discriminator sees on the scale of
+    :class:`~momentalign.discrepancies.adversarial.AdversarialLoss` (0 when it sees nothing, at most 2 log 2);
+    ``encoder_loss``; and ``source_loss``, that of the source network, which does not change: it answers for the source
+    in validation too. Every pair of batches makes two steps, so ``trainer.global_step`` counts double.
+
+    Lightning can neither clip gradients nor gather them over batches where optimizers take turns. With several
+    processes the Trainer needs ``strategy="ddp_find_unused_parameters_true"``.
+
+    Examples
+    --------
+    >>> network = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3))
+    >>> ADDA(network, "1", example=torch.zeros(4, 2)).discriminator
+    Sequential(
+      (0): Linear(in_features=8, out_features=500, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=500, out_features=500, bias=True)
+      (3): ReLU()
+      (4): Linear(in_features=500, out_features=1, bias=True)
+    )
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layer: str | Sequence[str],
+        *,
+        example: Any,
+        hidden: Sequence[int] = DISCRIMINATOR,
+        loss: Loss | None = None,
+        optimizer: OptimizerChoice | None = None,
+        learning_rate: float | None = None,
+    ) -> None:
+        own = _adam(LEARNING_RATE if learning_rate is None else learning_rate) if optimizer is None else optimizer
+        rate = None if optimizer is None else learning_rate
+        super().__init__(model, layer, discrepancy=None, loss=loss, optimizer=own, learning_rate=rate)
+        self.automatic_optimization = False
+        self.encoder = find_encoder(model, read_one_layer(model, layer, "ADDA"), example)
+        self.source = copy.deepcopy(model).requires_grad_(False)
+        self.discriminator = _discriminator([self.encoder.width, *hidden])
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Keep batch norm and dropout of what is not trained as they are in use."""
+        self.source.eval()
+        for name in self.encoder.above:
+            self.model.get_submodule(name).training = False
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of what is trained."""
+        super().train(mode)
+        self._freeze()
+        return self
+
+    def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+        """Return one optimizer for the discriminator and one for the target's encoder."""
+        weights = dict(self.model.named_parameters())
+        groups = list(self.discriminator.parameters()), [weights[name] for name in self.encoder.weights]
+        made = [self._optimizer(group) for group in groups]
+        for optimizer in made:
+            if not isinstance(optimizer, torch.optim.Optimizer):
+                raise InvalidTypeError(
+                    f"optimizer must return a torch.optim.Optimizer for ADDA, got {type(optimizer).__name__}."
+                )
+        return made
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
+        """Let the discriminator make a step, then the encoder against the discriminator as it is now."""
+        inputs, labels = labelled(batch[0], "source_loader")
+        outputs, source = self._source_pass(inputs)
+        target = self.one_pass(inputs_of(batch[1])).activations[self.layers[0]]
+        of_discriminator, of_encoder = self.optimizers()  # type: ignore[attr-defined]
+        loss = self._discriminator_loss(source, target.detach())
+        self._step(of_discriminator, loss)
+        encoder_loss = softplus(-self.discriminator(target)).mean()
+        self._step(of_encoder, encoder_loss)
+        figures = {
+            "source_loss": (self.loss or cross_entropy)(outputs, labels),
+            "distance": 2.0 * math.log(2.0) - loss.detach(),
+        }
+        self._add_up(figures["source_loss"], figures["distance"])
+        if (batch_idx + 1) % self._log_every == 0:
+            self.log_dict({**figures, "encoder_loss": encoder_loss.detach()}, prog_bar=True, batch_size=len(labels))
+
+    @torch.no_grad()
+    def _source_pass(self, inputs: Any) -> tuple[Tensor, Tensor]:
+        with recorded(self.source, self.layers) as activations:
+            outputs = self.source(inputs)
+        return outputs, activations[self.layers[0]]
+
+    def _discriminator_loss(self, source: Tensor, target: Tensor) -> Tensor:
+        """The cross-entropy of both domains; positive outputs stand for the source."""
+        return softplus(-self.discriminator(source)).mean() + softplus(self.discriminator(target)).mean()
+
+    def _step(self, optimizer: Any, loss: Tensor) -> None:
+        optimizer.zero_grad()
+        self.manual_backward(loss)
+        optimizer.step()
+
+    def _predict_source(self, inputs: Any) -> Tensor:
+        return self._source_pass(inputs)[0]
+
+
+def _discriminator(sizes: Sequence[int]) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, read_order(outputs, "hidden", example="500")), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
+
+
+def _adam(learning_rate: float) -> OptimizerChoice:
+    def make(weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(weights, lr=learning_rate, betas=BETAS)
+
+    return make

@@ -1,0 +1,216 @@
+r"""The alignment term of a deep network: weighted distances between the domains, summed over the named layers.
+
+Eq. (24) of Zellinger et al. (2019) with any number of layers and of distances:
+
+.. math:: \sum_{\text{layer}} \sum_i w_i\, d_i(h(X_s), h(X_t)).
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from momentalign.discrepancies.adversarial import AdversarialLoss
+from momentalign.discrepancies.central_moment import CMDLoss, Interval, cmd_terms
+from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.ranks import joined_cmd
+from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
+from momentalign.networks.layers import activation_interval, find_layer
+from momentalign.training.deep.ranks import number_of_ranks
+
+__all__ = ["Alignment", "Discrepancy", "read_layers"]
+
+Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Discrepancy: TypeAlias = Literal["cmd", "cv-cmd", "mmd", "coral", "dann"] | Distance | None
+NAMES = ("cmd", "cv-cmd", "mmd", "coral", "dann")
+
+# The domain classifier of Ganin et al. (2016) for digits.
+ADVERSARY = (100,)
+
+
+def read_layers(model: nn.Module, layer: str | Sequence[str]) -> list[str]:
+    """Return the names of the layers to align, each of which the network has."""
+    names = [layer] if isinstance(layer, str) else list(layer)
+    if not names or len(set(names)) != len(names):
+        raise InvalidInputError(f"layer must name one or more different layers, got {layer!r}; try layer='fc'.")
+    for name in names:
+        find_layer(model, name)
+    return names
+
+
+class Alignment(nn.Module):
+    """Distances at named layers: ``alignment(source, target)`` with activations by the layer's name.
+
+    Parameters
+    ----------
+    model
+        The network, looked at for the ranges of its layers.
+    layers
+        The names of the layers.
+    discrepancy
+        One distance or several: ``"cmd"``, ``"cv-cmd"``, ``"mmd"`` (five Gaussian kernels), ``"coral"``, ``"dann"``,
+        any callable of two matrices, or None for no distance. Every layer has a copy of its own.
+    weight
+        The weight of the distance, or one for each of several.
+    n_moments, interval
+        Settings of the CMD. An interval of None is taken from the layer's activation.
+    widths
+        Features of each layer; needed by ``"dann"`` only.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layers: Sequence[str],
+        *,
+        discrepancy: Discrepancy | Sequence[Discrepancy] = "cmd",
+        weight: float | Sequence[float] = 1.0,
+        n_moments: int = 5,
+        interval: Interval | None = None,
+        widths: Mapping[str, int] | None = None,
+    ) -> None:
+        super().__init__()
+        several = isinstance(discrepancy, Sequence) and not isinstance(discrepancy, str)
+        chosen: list[Any] = list(discrepancy) if several else [discrepancy]  # type: ignore[arg-type]
+        self.weights = _read_weights(weight, len(chosen))
+        self.layers = list(layers)
+
+        def build(name: str, kind: Discrepancy) -> Distance:
+            return _loss(kind, find_layer(model, name), name, n_moments, interval, (widths or {}).get(name))
+
+        wanted = [(kind, factor) for kind, factor in zip(chosen, self.weights, strict=True) if kind is not None]
+        self.weights = [factor for _, factor in wanted]
+        self._losses = [[build(name, kind) for kind, _ in wanted] for name in self.layers]
+        # Losses with weights or buffers are trained, moved and saved with the network.
+        self.modules_of_losses = nn.ModuleList(
+            loss for losses in self._losses for loss in losses if isinstance(loss, nn.Module)
+        )
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is any distance."""
+        return bool(self.weights)
+
+    def forward(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return the weighted sum, to be minimised, and the plain sum, to be looked at."""
+        values = [
+            [_scalar(loss, source[name], target[name]) for loss in losses]
+            for name, losses in zip(self.layers, self._losses, strict=True)
+        ]
+        by_loss = [sum(column[1:], column[0]) for column in zip(*values, strict=True)]
+        weighted = [factor * value for factor, value in zip(self.weights, by_loss, strict=True)]
+        return sum(weighted[1:], weighted[0]), sum(by_loss[1:], by_loss[0]).detach()
+
+    @torch.no_grad()
+    def orders(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the CMD of every order, with the layer's name where there is more than one."""
+        terms: dict[str, Tensor] = {}
+        for name, losses in zip(self.layers, self._losses, strict=True):
+            for loss in losses:
+                if isinstance(loss, CMDLoss):
+                    path = f"{name}/" if len(self.layers) > 1 else ""
+                    values = _terms(loss, source[name].detach(), target[name].detach())
+                    terms |= {f"distance/{path}{order}": value for order, value in enumerate(values, 1)}
+        return terms
+
+    def join_ranks(self) -> None:
+        """Compute the CMD of the joined batch where several processes train together."""
+        if number_of_ranks() > 1:
+            for loss in self.modules_of_losses:
+                if isinstance(loss, CMDLoss):
+                    loss.process_group = dist.group.WORLD
+
+    def intervals(self) -> list[Any]:
+        """Return the intervals as they are now; those taken from data belong to the state of a run."""
+        return [list(loss.interval) if loss.interval != "data" else "data" for loss in self._cmd_losses()]
+
+    def set_intervals(self, intervals: Sequence[Any]) -> None:
+        """Put back what :meth:`intervals` returned."""
+        for loss, interval in zip(self._cmd_losses(), intervals, strict=True):
+            loss.interval = interval if interval == "data" else (interval[0], interval[1])
+
+    def _cmd_losses(self) -> list[CMDLoss]:
+        return [loss for loss in self.modules_of_losses if isinstance(loss, CMDLoss)]
+
+
+def _read_weights(weight: Any, count: int) -> list[float]:
+    weights = list(weight) if isinstance(weight, Sequence) and not isinstance(weight, str) else [weight] * count
+    if len(weights) != count:
+        raise InvalidInputError(f"weight has {len(weights)} numbers for {count} distances; give one for each.")
+    for value in weights:
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 <= float(value) < math.inf:
+            raise InvalidInputError(f"weight must be a number of at least 0, got {value!r}; try weight=1.0.")
+    return [float(value) for value in weights]
+
+
+def _loss(
+    kind: Any, layer: nn.Module, name: str, n_moments: int, interval: Interval | None, width: int | None
+) -> Distance:
+    """The distance of one layer."""
+    if isinstance(kind, str):
+        if kind in ("cmd", "cv-cmd"):
+            return CMDLoss(n_moments, _interval(interval, layer, name), cross=1 if kind == "cmd" else 2)
+        if kind == "mmd":
+            return MMDLoss(kernel="gaussians")
+        if kind == "coral":
+            return CORALLoss()
+        if kind == "dann" and width is not None:
+            return AdversarialLoss(width, hidden=ADVERSARY)
+        if kind == "dann":
+            raise InvalidInputError(
+                f"discrepancy 'dann' has to know the width of layer {name!r} to build its domain classifier; "
+                "give a batch of inputs as example=, or an AdversarialLoss(width)."
+            )
+    if callable(kind):
+        return copy.deepcopy(kind) if isinstance(kind, nn.Module) else kind
+    raise InvalidInputError(
+        f"discrepancy must be one of {', '.join(NAMES)}, a callable or None, got {kind!r}; try discrepancy='cmd'."
+    )
+
+
+def _interval(interval: Interval | None, layer: nn.Module, name: str) -> Interval:
+    if interval is not None:
+        return interval
+    found = activation_interval(layer)
+    if found is not None:
+        return found
+    warnings.warn(
+        f"layer {name!r} ({type(layer).__name__}) has no bounded activation that can be seen, so the range of its "
+        'first pair of batches is taken as interval; pass interval=(a, b), or interval="data" if this is meant.',
+        MomentAlignWarning,
+        stacklevel=2,
+    )
+    return "data"
+
+
+def _terms(loss: CMDLoss, source: Tensor, target: Tensor) -> Tensor:
+    interval = loss.interval
+    if loss.process_group is None or isinstance(interval, str):
+        return cmd_terms(
+            source, target, n_moments=loss.n_moments, interval=interval, cross=loss.cross, unbiased=loss.unbiased
+        )
+    scale = abs(interval[1] - interval[0])
+    sums = [
+        joined_cmd(source, target, n_moments=order, scale=scale, cross=min(order, loss.cross), group=loss.process_group)
+        for order in range(1, loss.n_moments + 1)
+    ]
+    return torch.stack(sums).diff(prepend=sums[0].new_zeros(1))
+
+
+def _scalar(loss: Distance, source: Tensor, target: Tensor) -> Tensor:
+    value = loss(source, target)
+    if isinstance(value, Tensor) and value.ndim == 0:
+        return value
+    raise InvalidTypeError(
+        f"discrepancy must return a scalar torch tensor, got {value!r:.80}; "
+        "return for instance difference.square().sum()."
+    )

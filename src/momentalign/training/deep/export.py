@@ -1,0 +1,286 @@
+"""An adapted network leaves: its weights as safetensors, the network as ONNX; each file is whole or not there.
+
+Order of writing weights: digest over all names, types, shapes and numbers, into the header, then the file. Order of
+reading: read, check the digest, compare with the network by name, and only then change it. An ONNX file is written
+after onnxruntime has given what the network gives.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib
+import logging
+import math
+import struct
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
+from momentalign.files import replace_file
+
+__all__ = ["export_onnx", "load_weights", "save_weights"]
+
+DIGEST = "momentalign_sha256"
+ROWS_TRIED = (1, 2, 5)
+TOLERANCE = 1e-4
+# What torch.onnx says about torch's own files; the last two about recurrent layers.
+OF_TORCH_ITSELF = (
+    (".*LeafSpec", FutureWarning),
+    (".*_check_is_size", FutureWarning),
+    (".*_flat_weights.* were assigned during export", UserWarning),
+)
+ONNX_LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
+
+
+def save_weights(model: nn.Module, path: str | Path) -> None:
+    """Write weights and buffers of a network to a safetensors file, replacing what was there in one step.
+
+    Any program that reads safetensors can read it; :func:`load_weights` knows whether it is as it was written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> network, other = nn.Linear(2, 3), nn.Linear(2, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_weights(network, f"{folder}/network.safetensors")
+    ...     load_weights(other, f"{folder}/network.safetensors")
+    >>> bool((other.weight == network.weight).all())
+    True
+    """
+    from safetensors.torch import save
+
+    tensors = {}
+    for name, value in _state(model).items():
+        # Tied weights share memory, which the format does not know.
+        tensors[name] = value.detach().cpu().contiguous().clone()
+    _write(Path(path), save(tensors, {"format": "pt", DIGEST: _digest(tensors)}))
+
+
+def load_weights(model: nn.Module, path: str | Path) -> None:
+    """Read what :func:`save_weights` wrote into a network of the same structure, or raise and change nothing."""
+    tensors = _read(Path(path))
+    state = _state(model)
+    _compare_names(state, tensors, path)
+    for name, value in state.items():
+        found = tensors[name]
+        if found.shape != value.shape or found.dtype != value.dtype:
+            raise InvalidInputError(
+                f"{name!r} is {_described(found)} in {path}, in the model {_described(value)}; "
+                "build the model as it was when it was saved."
+            )
+    model.load_state_dict(tensors)
+
+
+def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
+    """Write a network in eval mode to an ONNX file that takes any number of rows; the network is not touched.
+
+    The file is written only if onnxruntime gives the same outputs for several numbers of rows, up to 1e-4 of the
+    largest. The graph's input is called ``inputs``, its output ``outputs``.
+
+    Parameters
+    ----------
+    model
+        A network from one tensor to one tensor; rows come first.
+    example
+        Some rows of inputs.
+    path
+        Where to write.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export_onnx(nn.Linear(2, 3), torch.zeros(4, 2), f"{folder}/network.onnx")
+    ...     Path(f"{folder}/network.onnx").is_file()
+    True
+    """
+    _need_onnx()
+    if not isinstance(example, Tensor) or example.ndim < 1 or len(example) == 0:
+        raise InvalidTypeError(f"example must be a tensor with at least one row of inputs, got {example!r:.80}.")
+    network = copy.deepcopy(model).cpu().eval().requires_grad_(False)
+    inputs = example.detach().cpu()
+    _outputs(network, inputs)
+    graph = _graph(network, inputs)
+    for rows in ROWS_TRIED:
+        _check_graph(graph, network, _repeated(inputs, rows))
+    _write(Path(path), graph)
+
+
+def _state(model: nn.Module) -> dict[str, Tensor]:
+    state = model.state_dict()
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise InvalidTypeError(
+                f"{name!r} in the model's state is {type(value).__name__}, files hold tensors only; keep it elsewhere."
+            )
+    return state
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    total = hashlib.sha256()
+    for name, value in sorted(tensors.items()):
+        title = f"{name}\n{value.dtype}\n{tuple(value.shape)}".encode()
+        # The length keeps two names from being read as one.
+        total.update(struct.pack("<Q", len(title)) + title)
+        total.update(value.reshape(-1).view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError, safe_open
+
+    if not path.is_file():
+        raise DataNotFoundError(f"there is no file {path}; give the path that save_weights() was given.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            digest = (file.metadata() or {}).get(DIGEST)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, TypeError, RuntimeError) as error:
+        raise DamagedFileError(f"{path} is not a safetensors file ({error}); save the weights again.") from error
+    if digest is None:
+        raise DamagedFileError(
+            f"{path} has no digest, so save_weights() did not write it; read it with safetensors.torch.load_file."
+        )
+    if _digest(tensors) != digest:
+        raise DamagedFileError(f"{path} is damaged: its weights do not match its digest; save them again.")
+    return tensors
+
+
+def _compare_names(state: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str | Path) -> None:
+    remedy = "build the model as it was when it was saved."
+    for name in state:
+        if name not in tensors:
+            raise InvalidInputError(f"{name!r} of the model is not in {path}; {remedy}")
+    for name in tensors:
+        if name not in state:
+            raise InvalidInputError(f"{name!r} in {path} is not in the model; {remedy}")
+
+
+def _described(value: Tensor) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        replace_file(path, content)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidInputError(f"{path} cannot be written ({reason}); give a path in a folder that can be.") from error
+
+
+def _need_onnx() -> None:
+    for name in ONNX_LIBRARIES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"ONNX files need {name}: pip install momentalign[onnx]") from error
+
+
+@torch.no_grad()
+def _outputs(network: nn.Module, inputs: Tensor) -> Tensor:
+    outputs = network(inputs)
+    if isinstance(outputs, Tensor):
+        return outputs
+    raise InvalidTypeError(
+        f"model must return one tensor, got {type(outputs).__name__}; wrap it so that it returns its logits."
+    )
+
+
+def _repeated(inputs: Tensor, rows: int) -> Tensor:
+    """So many rows, over and over."""
+    return inputs[torch.arange(rows) % len(inputs)]
+
+
+def _graph(network: nn.Module, inputs: Tensor) -> bytes:
+    """The network as the content of an ONNX file."""
+    try:
+        with _quiet():
+            program = torch.onnx.export(
+                network,
+                (inputs,),
+                dynamo=True,
+                verbose=False,
+                input_names=["inputs"],
+                output_names=["outputs"],
+                dynamic_shapes=({0: "rows"},),
+            )
+    except torch.onnx.errors.OnnxExporterError as error:
+        raise InvalidInputError(
+            f"model {type(network).__name__} has no form in ONNX for every number of rows ({_reason(error)}); "
+            "change the part named there."
+        ) from error
+    if program is None:
+        raise AssertionError("torch.onnx.export with dynamo returns a program")
+    proto = program.model_proto
+    _forget_origin(proto.graph)
+    return bytes(proto.SerializeToString(deterministic=True))
+
+
+def _reason(error: BaseException) -> str:
+    """The first words of the first cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0]:.200}"
+
+
+def _forget_origin(graph: Any) -> None:
+    """Leave out the notes on where in whose files a node comes from."""
+    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.initializer, *graph.value_info):
+        part.ClearField("metadata_props")
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _forget_origin(attribute.g)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what torch says about its own insides and about libraries that nobody asked for."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for message, category in OF_TORCH_ITSELF:
+                warnings.filterwarnings("ignore", message=message, category=category)
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _check_graph(graph: bytes, network: nn.Module, inputs: Tensor) -> None:
+    expected = _outputs(network, inputs)
+    outputs = _run(graph, inputs)
+    difference = float(np.abs(outputs - expected.numpy()).max()) if outputs.shape == expected.shape else math.inf
+    if not difference <= TOLERANCE * float(expected.abs().max()):
+        raise InvalidInputError(
+            f"model {type(network).__name__} is not the same in ONNX: for {len(inputs)} rows outputs differ by "
+            f"{difference:g}; look for a part that depends on the number of rows or is random in eval mode."
+        )
+
+
+def _run(graph: bytes, inputs: Tensor) -> NDArray[Any]:
+    """What onnxruntime gives; nothing where it cannot run the graph on so many rows."""
+    from onnxruntime import InferenceSession, SessionOptions  # type: ignore[import-untyped]
+    from onnxruntime.capi.onnxruntime_pybind11_state import (  # type: ignore[import-untyped]
+        Fail,
+        InvalidArgument,
+        RuntimeException,
+    )
+
+    options = SessionOptions()
+    options.log_severity_level = 4
+    session = InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    try:
+        return np.asarray(session.run(["outputs"], {"inputs": inputs.numpy()})[0])
+    except (Fail, InvalidArgument, RuntimeException):
+        return np.empty(0)

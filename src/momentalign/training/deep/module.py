@@ -1,0 +1,351 @@
+r"""Deep moment alignment as a Lightning module: any network, aligned at named layers, in any Trainer.
+
+Eq. (24) of Zellinger et al. (2019): the loss of a step is
+:math:`L(X_s, Y_s) + \lambda \sum_{\text{layer}} d(h(X_s), h(X_t))`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from momentalign.discrepancies.central_moment import Interval
+from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
+from momentalign.networks.layers import recorded
+from momentalign.training.batched import make_optimizer
+from momentalign.training.deep.alignment import Alignment, Discrepancy, read_layers
+from momentalign.training.deep.batches import accuracy, classified, inputs_of, joinable, labelled
+from momentalign.training.deep.domain_norm import SourceStatistics
+from momentalign.training.deep.lightning import pl
+from momentalign.training.deep.loaders import PairedLoader
+from momentalign.training.deep.random_state import RandomState
+from momentalign.training.deep.ranks import gathered, of_this_rank
+from momentalign.training.deep.schedules import Schedule, read_schedule
+from momentalign.training.recipe import Optimizer
+
+__all__ = ["DeepAdaptation", "Loss", "OptimizerChoice", "Pass", "layer_widths"]
+
+Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+OptimizerName: TypeAlias = Literal["adam", "adadelta", "adagrad", "sgd"]
+# A function of the parameters may return whatever Lightning takes from configure_optimizers.
+OptimizerChoice: TypeAlias = OptimizerName | Callable[[Iterable[nn.Parameter]], Any]
+UNKNOWN = -1  # the label of a target row that has none
+STATE = "momentalign"
+
+
+class Pass(NamedTuple):
+    """What one domain's rows gave on their way through the network."""
+
+    outputs: Tensor
+    activations: dict[str, Tensor]
+
+
+class DeepAdaptation(pl.LightningModule):
+    r"""Trains a network on labelled source rows while aligning named layers with unlabelled target rows.
+
+    Train it on a :class:`~momentalign.training.deep.loaders.PairedLoader`; validation loaders are that of the source
+    and, for monitoring only, one of the target, both labelled.
+
+    Parameters
+    ----------
+    model
+        Any network; it is trained in place. Its output (rows, classes) goes into `loss`.
+    layer
+        The name of the submodule whose output is aligned, or several names.
+    discrepancy
+        ``"cmd"``, ``"cv-cmd"``, ``"mmd"`` (five Gaussian kernels as in DAN), ``"coral"``, ``"dann"``, any callable of
+        two matrices (rows, width) that returns a scalar, None for the plain network, or a sequence of these.
+    weight
+        :math:`\lambda`, or one weight for each of several distances.
+    schedule
+        ``"constant"`` as in the paper, ``"ramp"`` as in DANN, or a function of the progress in [0, 1]; a factor on the
+        weight.
+    n_moments, interval
+        Settings of the CMD. An interval of None is taken from the activation: (0, 1) for sigmoid, (-1, 1) for tanh; for
+        a layer without bounds the range of its first pair of batches is taken, with a warning.
+    loss
+        A function of outputs and labels; None is the cross-entropy.
+    optimizer, learning_rate
+        ``"adam"`` (as in Section 6.5), ``"adadelta"``, ``"adagrad"`` or ``"sgd"`` with their usual rates where
+        `learning_rate` is None; or a function of the parameters that returns an optimizer, or whatever else Lightning
+        takes from ``configure_optimizers``.
+    domain_norm
+        Whether batch norm keeps statistics for each domain (AdaBN). The network ends with those of the target.
+    semi_supervised
+        Whether target batches are (inputs, labels) whose labels count in the loss; -1 is an unknown label. By default
+        labels of target batches are never looked at.
+    example
+        A batch of inputs, from which ``"dann"`` learns the widths of the layers.
+
+    Notes
+    -----
+    Both domains go through the network as one batch, so that batch norm sees their mixture, in training as in running
+    statistics. They go one after the other with `domain_norm`, and where their inputs cannot be joined.
+
+    With several processes the CMD is that of the joined batch, as if it had been one process; other distances are
+    averages over the processes.
+
+    Logged every ``log_every_n_steps``: source_loss, distance, distance/1 and so on for the orders of the CMD, weight,
+    accuracy (of the source batch). Logged after validation: validation_loss, validation_accuracy, target_accuracy.
+    Means over each epoch are kept in ``history``.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        layer: str | Sequence[str],
+        *,
+        discrepancy: Discrepancy | Sequence[Discrepancy] = "cmd",
+        weight: float | Sequence[float] = 1.0,
+        schedule: Schedule = "constant",
+        n_moments: int = 5,
+        interval: Interval | None = None,
+        loss: Loss | None = None,
+        optimizer: OptimizerChoice = "adam",
+        learning_rate: float | None = None,
+        domain_norm: bool = False,
+        semi_supervised: bool = False,
+        example: Any = None,
+    ) -> None:
+        super().__init__()
+        self.layers = read_layers(model, layer)
+        self.model = model
+        self.alignment = Alignment(
+            model,
+            self.layers,
+            discrepancy=discrepancy,
+            weight=weight,
+            n_moments=n_moments,
+            interval=interval,
+            widths=None if example is None else layer_widths(model, self.layers, example),
+        )
+        self.loss = loss
+        self.semi_supervised = semi_supervised
+        self.validation_domains: Sequence[str] = ("source", "target")
+        self.history: list[dict[str, float]] = []
+        self.on_epoch: Callable[[dict[str, float]], None] | None = None
+        self._schedule = read_schedule(schedule)
+        self._statistics = SourceStatistics(model) if domain_norm else None
+        self._optimizer = _read_optimizer(optimizer, learning_rate)
+        self._steps: float = math.inf
+        self._log_every = 1
+        self._sums: Tensor | None = None
+        self._count = 0
+        self._resumed: dict[str, Any] | None = None
+        self._outside_validation: RandomState | None = None
+
+    def forward(self, inputs: Any) -> Any:
+        """Return what the network gives."""
+        return self.model(inputs)
+
+    def configure_optimizers(self) -> Any:
+        """Return the optimizer of everything that learns: the network, and what distances and loss learn."""
+        return self._optimizer([parameter for parameter in self.parameters() if parameter.requires_grad])
+
+    def training_step(self, batch: Any, _batch_idx: int) -> Tensor:
+        """Return the loss of one pair of batches; nothing here waits for an accelerator."""
+        inputs, labels = labelled(batch[0], "source_loader")
+        source, target = self.both_passes(inputs, inputs_of(batch[1]))
+        source_loss = self._source_loss(source, labels, target, batch[1])
+        total, distance = source_loss, torch.zeros_like(source_loss)
+        factor = self._schedule(min(self.trainer.global_step / self._steps, 1.0))
+        if target is not None and self.alignment.needed:
+            weighted, distance = self.alignment(source.activations, target.activations)
+            total = source_loss + factor * weighted
+        self._add_up(source_loss.detach(), distance)
+        if (self.trainer.global_step + 1) % self._log_every == 0:
+            self._log_step(source, target, labels, source_loss.detach(), distance, factor)
+        return total
+
+    def both_passes(self, source: Any, target: Any) -> tuple[Pass, Pass | None]:
+        """Send both domains through the network, as one batch where they can be one; none where it is not needed."""
+        if not (self.alignment.needed or self.semi_supervised):
+            return self.one_pass(source), None
+        if self._statistics is not None:
+            with self._statistics.lent_to(self.model):
+                of_source = self.one_pass(source)
+            return of_source, self.one_pass(target)
+        if not joinable(source, target):
+            return self.one_pass(source), self.one_pass(target)
+        rows = len(source)
+        joint = self.one_pass(torch.cat([source, target]))
+        for name, values in (("model", joint.outputs), *joint.activations.items()):
+            if len(values) != rows + len(target):
+                raise InvalidInputError(
+                    f"{name!r} gives {len(values)} rows for {rows + len(target)} rows of input; rows must come first."
+                )
+        first = Pass(joint.outputs[:rows], {name: values[:rows] for name, values in joint.activations.items()})
+        second = Pass(joint.outputs[rows:], {name: values[rows:] for name, values in joint.activations.items()})
+        return first, second
+
+    def one_pass(self, inputs: Any) -> Pass:
+        """Send rows of one domain through the network."""
+        with recorded(self.model, self.layers) as activations:
+            outputs = self.model(inputs)
+        if not isinstance(outputs, Tensor):
+            raise InvalidTypeError(
+                f"model must return one tensor, got {type(outputs).__name__}; wrap it so that it returns its logits."
+            )
+        missing = [name for name in self.layers if name not in activations]
+        if missing:
+            raise InvalidInputError(f"layer {missing[0]!r} has no part in the model's forward pass; name another.")
+        return Pass(outputs, activations)
+
+    def _source_loss(self, source: Pass, labels: Tensor, target: Pass | None, target_batch: Any) -> Tensor:
+        """The mean loss of all rows with a label."""
+        outputs = source.outputs
+        if self.semi_supervised and target is not None:
+            known = labelled(target_batch, "target_loader")[1].to(labels.dtype)
+            outputs, labels = torch.cat([outputs, target.outputs]), torch.cat([labels, known])
+            if self.loss is not None:
+                outputs, labels = outputs[labels != UNKNOWN], labels[labels != UNKNOWN]
+        if self.loss is not None:
+            return self.loss(outputs, labels)
+        return cross_entropy(outputs, labels, ignore_index=UNKNOWN)
+
+    def _add_up(self, source_loss: Tensor, distance: Tensor) -> None:
+        figures = torch.stack([source_loss.float(), distance.float()])
+        self._sums = figures if self._sums is None else self._sums + figures
+        self._count += 1
+
+    def _log_step(
+        self, source: Pass, target: Pass | None, labels: Tensor, source_loss: Tensor, distance: Tensor, factor: float
+    ) -> None:
+        self.log_dict({"source_loss": source_loss, "distance": distance}, prog_bar=True, batch_size=len(labels))
+        figures: dict[str, Any] = {"weight": factor * sum(self.alignment.weights)}
+        if target is not None:
+            figures |= self.alignment.orders(source.activations, target.activations)
+        if classified(source.outputs, labels):
+            figures["accuracy"] = accuracy(source.outputs, labels)
+        self.log_dict(figures, batch_size=len(labels))
+
+    def validation_step(self, batch: Any, _batch_idx: int, dataloader_idx: int = 0) -> None:
+        """Log loss and accuracy of a source batch, or the accuracy of a target batch given for monitoring."""
+        domain = self.validation_domains[dataloader_idx]
+        inputs, labels = labelled(batch, f"{domain}_validation")
+        figures = {}
+        if domain == "source":
+            outputs = self._predict_source(inputs)
+            loss = (self.loss or cross_entropy)(outputs, labels)
+            figures["validation_loss"] = loss
+        else:
+            outputs = self.model(inputs)
+        if classified(outputs, labels):
+            figures["validation_accuracy" if domain == "source" else "target_accuracy"] = accuracy(outputs, labels)
+        self.log_dict(
+            figures, on_epoch=True, batch_size=len(labels), add_dataloader_idx=False, prog_bar=True, sync_dist=True
+        )
+
+    def _predict_source(self, inputs: Any) -> Tensor:
+        if self._statistics is None:
+            return self.one_pass(inputs).outputs
+        with self._statistics.lent_to(self.model):
+            return self.one_pass(inputs).outputs
+
+    def on_train_start(self) -> None:
+        """Take up the generators and the loader where a checkpoint left them."""
+        self.alignment.join_ranks()
+        self._steps = self.trainer.estimated_stepping_batches
+        self._log_every = max(1, int(getattr(self.trainer, "log_every_n_steps", 1)))
+        resumed, self._resumed = self._resumed, None
+        loader = self.trainer.train_dataloader
+        if resumed is not None and resumed["loader"] and isinstance(loader, PairedLoader):
+            # Lightning tells the loader only in the middle of an epoch, and may draw after this hook.
+            random = RandomState.from_dict(of_this_rank(resumed["random"]))
+            loader.load_state_dict(resumed["loader"][0], random=random)
+
+    def on_validation_model_zero_grad(self) -> None:
+        """Keep the generators before validation, whose loaders draw as soon as they start; training shall not notice.
+
+        It is the only hook of Lightning that comes before the loaders are started.
+        """
+        super().on_validation_model_zero_grad()
+        self._outside_validation = RandomState.now()
+
+    def on_validation_end(self) -> None:
+        """Put the generators back."""
+        if self._outside_validation is not None:
+            self._outside_validation.restore()
+            self._outside_validation = None
+
+    def on_train_epoch_end(self) -> None:
+        """Add the means of the epoch to the history, or stop where they are not finite."""
+        if self._sums is None:
+            return
+        means = self.trainer.strategy.reduce(self._sums / self._count, reduce_op="mean")
+        source_loss, distance = (means if isinstance(means, Tensor) else self._sums).tolist()
+        self._sums, self._count = None, 0
+        self._refuse_divergence(source_loss, distance)
+        names = ("validation_loss", "validation_accuracy", "target_accuracy")
+        logged = self.trainer.callback_metrics
+        validation = {name: float(logged[name]) for name in names if name in logged}
+        self.history.append({"source_loss": source_loss, "distance": distance, **validation})
+        if self.on_epoch is not None:
+            self.on_epoch(dict(self.history[-1]))
+
+    def _refuse_divergence(self, source_loss: float, distance: float) -> None:
+        for name, value in (("source loss", source_loss), ("distance", distance)):
+            if not math.isfinite(value):
+                raise DivergedError(
+                    f"training diverged: the {name} is {value:g} in epoch {len(self.history) + 1}; lower learning_rate "
+                    "or weight, clip the gradients, or scale the inputs."
+                )
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Add what is not in any state_dict: generators of all ranks, intervals taken from data, figures so far."""
+        random = self._outside_validation or RandomState.now()
+        checkpoint[STATE] = {
+            "random": gathered(random.as_dict()),
+            "intervals": self.alignment.intervals(),
+            "history": self.history,
+            "sums": None if self._sums is None else self._sums.cpu(),
+            "count": self._count,
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Read it; generators and loader have to wait for the start of training."""
+        state = checkpoint.get(STATE)
+        if state is None:
+            return
+        self.alignment.set_intervals(state["intervals"])
+        self.history = [dict(epoch) for epoch in state["history"]]
+        self._sums = None if state["sums"] is None else state["sums"].to(self.device)
+        self._count = state["count"]
+        loop = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {})
+        self._resumed = {"random": state["random"], "loader": loop.get("combined_loader", [])}
+
+
+def layer_widths(model: nn.Module, layers: Sequence[str], inputs: Any) -> dict[str, int]:
+    """Return the features of named layers, from a forward pass that changes nothing in the network.
+
+    Examples
+    --------
+    >>> network = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 3))
+    >>> layer_widths(network, ["1"], torch.zeros(4, 2))
+    {'1': 5}
+    """
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        with torch.no_grad(), recorded(model, layers) as activations:
+            model(inputs)
+    finally:
+        for module in training:
+            module.training = True
+    return {name: values.shape[1] for name, values in activations.items()}
+
+
+def _read_optimizer(optimizer: object, learning_rate: float | None) -> Callable[[list[Any]], Any]:
+    if callable(optimizer):
+        if learning_rate is not None:
+            raise InvalidInputError(
+                f"learning_rate={learning_rate!r} has no effect on an optimizer given as a function; set it there."
+            )
+        return optimizer
+    settings = Optimizer(optimizer, learning_rate)  # type: ignore[arg-type]
+    return lambda parameters: make_optimizer(settings, parameters)

@@ -1,0 +1,97 @@
+"""What the ranks of one training run tell each other: their states for a checkpoint, their parts of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
+
+from momentalign.errors import InvalidInputError
+from momentalign.training.deep.balanced import BalancedSampler
+
+__all__ = ["gathered", "number_of_ranks", "of_this_rank", "sharded", "shared"]
+
+State = TypeVar("State")
+
+
+def number_of_ranks() -> int:
+    """Return how many processes train together; 1 outside of torch.distributed."""
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def gathered(state: State) -> list[State]:
+    """Return the states of all ranks, in order; every rank has to ask."""
+    if number_of_ranks() == 1:
+        return [state]
+    states: list[Any] = [None] * number_of_ranks()
+    dist.all_gather_object(states, state)
+    return states
+
+
+def of_this_rank(states: Sequence[State]) -> State:
+    """Return this rank's part of what :func:`gathered` returned when a checkpoint was written."""
+    if len(states) != number_of_ranks():
+        raise InvalidInputError(
+            f"the checkpoint was written by {len(states)} processes and is read by {number_of_ranks()}; "
+            "go on with as many devices as before."
+        )
+    return states[dist.get_rank() if number_of_ranks() > 1 else 0]
+
+
+def shared(value: State) -> State:
+    """Return the value of rank 0 on every rank."""
+    return gathered(value)[0]
+
+
+def sharded(loader: Any, name: str) -> Any:
+    """Return a loader of this rank's part of the data; what is not a DataLoader is taken to hold its part already."""
+    if number_of_ranks() == 1 or not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
+        return loader
+    sampler = loader.sampler
+    if isinstance(sampler, DistributedSampler):
+        return loader
+    if isinstance(sampler, BalancedSampler):
+        return _with_sampler(loader, sampler.of_rank(dist.get_rank(), number_of_ranks()))
+    plain = type(loader) is DataLoader and type(loader.batch_sampler) is BatchSampler
+    if not plain or type(sampler) not in (RandomSampler, SequentialSampler):
+        raise InvalidInputError(
+            f"{name} has {type(sampler).__name__}, which cannot be split over {number_of_ranks()} processes; give it a "
+            "torch.utils.data.DistributedSampler."
+        )
+    own: DistributedSampler[Any] = DistributedSampler(
+        loader.dataset, shuffle=type(sampler) is RandomSampler, seed=_seed(), drop_last=loader.drop_last
+    )
+    return _with_sampler(loader, own)
+
+
+def _seed() -> int:
+    """A seed that all ranks agree on; a different one in every run that is not seeded."""
+    return shared(int(torch.initial_seed() % 2**31))
+
+
+def _with_sampler(loader: DataLoader[Any], sampler: Any) -> DataLoader[Any]:
+    return DataLoader(
+        loader.dataset,
+        batch_size=loader.batch_size,
+        sampler=sampler,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        drop_last=loader.drop_last,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        generator=loader.generator,
+        prefetch_factor=loader.prefetch_factor,
+        persistent_workers=loader.persistent_workers,
+    )

@@ -1,0 +1,247 @@
+"""One call: it adapts, hands back what it was given, repeats, stops, logs, and goes on where it stopped."""
+
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
+from momentalign.training.deep.adapt import adapt
+from momentalign.training.deep.balanced import BalancedSampler
+from momentalign.training.deep.checkpoint import SafetensorsIO
+
+FIGURES = ["source_loss", "distance"]
+
+
+@pytest.fixture
+def adapted(digits, network):
+    """Train on the digits: ``adapted(**settings)`` gives the accuracy on the target."""
+
+    def train(**settings):
+        settings = {"max_epochs": 15, "learning_rate": 2e-3, "device": "cpu", "random_state": 0, **settings}
+        model = adapt(network, "4", digits.source_loader(), digits.target_loader(), **settings)
+        return digits.target_accuracy(model)
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("discrepancy", "weight", "epochs"),
+    [("cmd", 1.0, 15), ("cv-cmd", 1.0, 15), ("coral", 1000.0, 25), ("mmd", 1.0, 15)],
+)
+def test_each_distance_gains_on_the_target(adapted, discrepancy, weight, epochs):
+    plain = adapted(discrepancy=None, max_epochs=epochs)
+    assert 0.5 < plain < 0.85
+    assert adapted(discrepancy=discrepancy, weight=weight, max_epochs=epochs) > plain + 0.05
+
+
+def test_an_adversary_gains_on_the_target(adapted):
+    """With less momentum: what a domain classifier has to follow moves."""
+
+    def adam(parameters):
+        return torch.optim.Adam(parameters, 1e-3, betas=(0.5, 0.99))
+
+    settings = {"optimizer": adam, "learning_rate": None}
+    plain = adapted(discrepancy=None, **settings)
+    assert adapted(discrepancy="dann", weight=0.03, **settings) > plain + 0.05
+
+
+@pytest.mark.parametrize(("method", "epochs"), [("adda", 10), ("dsn", 15)])
+def test_methods_with_more_networks_gain_on_the_target(adapted, method, epochs):
+    plain = adapted(discrepancy=None, max_epochs=epochs)
+    assert adapted(discrepancy=method, max_epochs=epochs) > plain + 0.05
+
+
+def weights(model):
+    return [value.tolist() for value in model.state_dict().values()]
+
+
+def run(task, model, **settings):
+    settings = {"max_epochs": 2, "device": "cpu", "random_state": 0, **settings}
+    return adapt(model, "1", task.source_loader(shuffle=True), task.target_loader(shuffle=True), **settings)
+
+
+def test_a_copy_is_trained_and_comes_back_as_what_it_was(task, small):
+    before = weights(small)
+    small.eval()
+    model = run(task, small)
+    assert type(model) is nn.Sequential
+    assert not any(part.training for part in model.modules())
+    assert weights(small) == before != weights(model)
+    assert not any(part._forward_hooks for part in model.modules())
+    assert not small.training
+
+
+def test_layers_set_to_eval_stay_frozen_and_frozen_weights_stay(task):
+    model = nn.Sequential(nn.BatchNorm1d(4), nn.Sigmoid(), nn.Linear(4, 2))
+    model[0].eval()
+    model[0].requires_grad_(False)
+    adapted = run(task, model)
+    assert weights(adapted[0]) == weights(model[0])
+    assert weights(adapted[2]) != weights(model[2])
+    model.eval()
+    assert weights(run(task, model)[0]) != weights(model[0])
+
+
+def test_the_same_seed_gives_the_same_bits_and_no_global_state_is_moved(task, small):
+    logger = logging.getLogger("pytorch_lightning")
+    level = logger.level
+    random.seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    torch.manual_seed(1)
+    before = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+    first, second, other = (run(task, small, random_state=seed, discrepancy="dann") for seed in (3, 3, 4))
+    unseeded = [run(task, small, random_state=None, discrepancy="dann") for _ in range(2)]
+    after = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
+    assert after == before
+    assert logger.level == level
+    assert weights(first) == weights(second) != weights(other)
+    assert weights(unseeded[0]) != weights(unseeded[1])
+
+
+def test_figures_of_every_epoch_are_handed_out(task, small):
+    history = []
+    held_out = task.source_loader()
+    run(task, small, on_epoch=history.append, max_epochs=3)
+    run(task, small, on_epoch=history.append, max_epochs=1, source_validation=held_out)
+    run(task, small, on_epoch=history.append, max_epochs=1, target_validation=held_out)
+    assert [list(figures) for figures in history] == [
+        *[FIGURES] * 3,
+        [*FIGURES, "validation_loss", "validation_accuracy"],
+        [*FIGURES, "target_accuracy"],
+    ]
+
+
+def test_patience_stops_on_the_source_alone(task, small):
+    def epochs(labels):
+        history = []
+        held_out = DataLoader(TensorDataset(task.rows, labels), batch_size=40)
+        run(task, small, learning_rate=0.05, source_validation=held_out, patience=2, max_epochs=12,
+            on_epoch=history.append)  # fmt: skip
+        return len(history)
+
+    assert epochs(task.labels) == 12
+    assert epochs(1 - task.labels) == 3  # the better the network learns, the worse this gets
+    with pytest.raises(InvalidInputError, match="patience=2 needs labelled rows to look at"):
+        run(task, small, patience=2)
+
+
+def test_curves_for_tensorboard(task, small, tmp_path):
+    run(task, small, logs=tmp_path)
+    assert list(tmp_path.rglob("events.out.tfevents*"))
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+def test_other_precisions(task, small, precision):
+    source = task.source_loader()
+    target = task.target_loader()
+    history = []
+    model = adapt(small.double() if precision == "64-true" else small, "1", source, target, precision=precision,
+                  max_epochs=4, device="cpu", random_state=0, learning_rate=0.05, on_epoch=history.append)  # fmt: skip
+    assert model[0].weight.dtype == (torch.float64 if precision == "64-true" else torch.float32)
+    assert history[-1]["source_loss"] < history[0]["source_loss"]
+
+
+def test_gradients_are_clipped(task, small):
+    sgd = {"optimizer": "sgd", "learning_rate": 1.0, "max_epochs": 1, "steps": 1}
+    moves = [
+        sum((a - b).square().sum() for a, b in zip(run(task, small, **sgd, **clip).parameters(), small.parameters(),
+            strict=True)).sqrt().item()
+        for clip in ({}, {"gradient_clip": 0.01})
+    ]  # fmt: skip
+    assert moves[0] > 0.05
+    assert moves[1] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_class_balanced_source_batches(task, small):
+    rare = torch.cat([torch.zeros(36, dtype=torch.long), torch.ones(4, dtype=torch.long)])
+    seen = []
+
+    def watching(outputs, labels):
+        seen.append(labels.tolist())
+        return nn.functional.cross_entropy(outputs, labels)
+
+    source = DataLoader(TensorDataset(task.rows, rare), batch_size=8, sampler=BalancedSampler(rare))
+    adapt(small, "1", source, task.target_loader(), loss=watching, max_epochs=1, device="cpu", random_state=0)
+    assert len(seen) == 9
+    assert all(sum(labels) == 4 for labels in seen)
+
+
+def test_a_finished_run_is_not_run_again(task, small, tmp_path):
+    history = []
+    first = run(task, small, checkpoint=tmp_path, on_epoch=history.append)
+    again = run(task, small, checkpoint=tmp_path, on_epoch=history.append)
+    assert weights(first) == weights(again) == weights(run(task, small))
+    assert len(history) == 2
+    longer = run(task, small, checkpoint=tmp_path, on_epoch=history.append, max_epochs=4, checkpoint_every=None)
+    assert weights(longer) == weights(run(task, small, max_epochs=4))
+    assert len(history) == 4
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
+@pytest.mark.parametrize(("call", "saved"), [(3, 3), (4, 2), (6, 2), (10, 6), (11, 7)])
+def test_sigterm_saves_leaves_and_the_next_call_goes_on(task, small, tmp_path, call, saved):
+    """Epochs of 4 steps and 4 batches of validation, whose middle is no place to go on from; saved every 2 steps."""
+    calls, held_out = [], task.source_loader()
+
+    def train(folder, kill=None):
+        def loss(outputs, labels):
+            calls.append(len(calls) + 1)
+            if calls[-1] == kill:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return nn.functional.cross_entropy(outputs, labels)
+
+        calls.clear()
+        model = nn.Sequential(small, nn.Dropout(0.2))
+        settings = {"max_epochs": 4, "checkpoint": folder, "checkpoint_every": 2, "source_validation": held_out}
+        return adapt(model, "0.1", task.source_loader(shuffle=True), task.target_loader(shuffle=True), loss=loss,
+                     device="cpu", random_state=0, **settings)  # fmt: skip
+
+    with pytest.raises(SystemExit) as left:
+        train(tmp_path, kill=call)
+    assert left.value.code == 143
+    assert SafetensorsIO().load_checkpoint(tmp_path / "last")["global_step"] == saved
+    assert weights(train(tmp_path)) == weights(train(None))
+
+
+def test_warnings_of_ours_come_through(task):
+    network = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(task, network, max_epochs=1)
+    assert {warning.category for warning in caught} == {MomentAlignWarning}
+    assert len(caught) == 2  # that it is taken from data, and what it is
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"model": 3}, InvalidTypeError, "model must be a torch.nn.Module, got 3"),
+        ({"random_state": -1}, InvalidInputError, "random_state must be a whole number from 0 up or None, got -1"),
+        ({"random_state": "a"}, InvalidInputError, "random_state must be a whole number from 0 up or None, got 'a'"),
+        ({"max_epochs": 0}, InvalidInputError, "max_epochs must be at least 1, got 0"),
+        ({"devices": 0}, InvalidInputError, "devices must be at least 1, got 0"),
+        ({"device": "abacus"}, InvalidInputError, "device 'abacus' cannot be used"),
+        ({"checkpoint_every": 0, "checkpoint": "x"}, InvalidInputError, "every must be at least 1, got 0"),
+        ({"layer": "fc"}, InvalidInputError, "layer 'fc' is not in Sequential; layers it has: '0', '1', '2'"),
+    ],
+)
+def test_bad_input_is_refused(task, small, settings, error, message):
+    settings = {"model": small, "layer": "1", "device": "cpu", "max_epochs": 1, **settings}
+    with pytest.raises(error, match=message):
+        adapt(settings.pop("model"), settings.pop("layer"), task.source_loader(), task.target_loader(), **settings)
+
+
+def test_without_lightning_the_remedy_is_said():
+    program = "import sys; sys.modules['pytorch_lightning'] = None\nimport momentalign.training.deep.lightning"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "ModuleNotFoundError: Networks are adapted by Lightning: pip install momentalign[deep]" in done.stderr

@@ -1,0 +1,169 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.training.deep.adapt import adapt
+from momentalign.training.deep.adda import ADDA
+from momentalign.training.deep.checkpoint import SafetensorsIO
+from momentalign.training.deep.lightning import pl, quiet
+from momentalign.training.deep.loaders import PairedLoader
+from momentalign.training.deep.resume import LastCheckpoint
+
+ABOVE = ("4", "5", "6")
+
+
+def fit(module, pairs, epochs, *, validation=None, folder=None):
+    last = None if folder is None else LastCheckpoint(folder)
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        callbacks=[] if last is None else [last],
+        plugins=[SafetensorsIO()],
+        enable_checkpointing=last is not None,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+    with quiet():
+        trainer.fit(module, pairs, validation, ckpt_path=None if last is None else last.found())
+
+
+def sgd(weights):
+    return torch.optim.SGD(weights, lr=0.1)
+
+
+def states(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(value, second[name]) for name, value in first.items())
+
+
+@pytest.fixture
+def normed():
+    """Batch norm on both sides of layer "3", and dropout above it."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(4, 6),
+        nn.BatchNorm1d(6),
+        nn.Tanh(),
+        nn.Linear(6, 5),
+        nn.BatchNorm1d(5),
+        nn.Dropout(0.5),
+        nn.Linear(5, 2),
+    )
+
+
+def test_the_target_encoder_recovers_what_the_shift_cost(digits, network):
+    pairs = PairedLoader(digits.source_loader(), digits.target_loader())
+    plain = adapt(
+        network, "4", digits.source_loader(), digits.target_loader(), discrepancy=None, max_epochs=20, random_state=0
+    )
+    torch.manual_seed(0)
+    module = ADDA(copy.deepcopy(plain), "4", example=digits.source[:2])
+    fit(module, pairs, 8)
+    before, after = digits.target_accuracy(plain), digits.target_accuracy(module.model.eval())
+    assert after > before + 0.1
+    assert after > 0.85
+
+
+def test_what_belongs_to_the_source_stays_to_the_bit(normed, task):
+    source = states(normed)
+    torch.manual_seed(1)
+    module = ADDA(normed, "3", example=task.rows)
+    module.train()
+    fit(module, PairedLoader(task.source_loader(), task.target_loader()), 2)
+    assert same(states(module.source), source)
+    adapted = states(module.model)
+    changed = {name for name, value in adapted.items() if not torch.equal(value, source[name])}
+    assert {name for name in changed if name.startswith(ABOVE)} == set()
+    assert changed == {name for name in adapted if not name.startswith(ABOVE)}
+    assert module.model is normed
+    assert all(weight.requires_grad for weight in normed.parameters())
+
+
+def test_a_step_is_that_of_the_discriminator_then_that_of_the_encoder(small, task):
+    """By hand: the encoder meets the discriminator after its step, with the target's labels inverted."""
+    torch.manual_seed(0)
+    module = ADDA(small, "1", example=task.rows, hidden=(7,), optimizer=sgd)
+    encoder, discriminator = copy.deepcopy(small[:2]), copy.deepcopy(module.discriminator)
+    rows, others = task.rows[:10], task.rows[:8] + 1.0
+    with torch.no_grad():
+        of_source = encoder(rows)
+    codes = encoder(others)
+    logits = discriminator(torch.cat([of_source, codes.detach()])).squeeze(1)
+    answers = torch.cat([torch.ones(10), torch.zeros(8)])
+    losses = binary_cross_entropy_with_logits(logits, answers, reduction="none")
+    expected_loss = losses[:10].mean() + losses[10:].mean()
+    expected_loss.backward()
+    with torch.no_grad():
+        for weight in discriminator.parameters():
+            weight -= 0.1 * weight.grad
+    binary_cross_entropy_with_logits(discriminator(codes), torch.ones(8, 1)).backward()
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight -= 0.1 * weight.grad
+
+    fit(module, PairedLoader(task.source_loader(), task.target_loader(), steps=1), 1)
+    for made, expected in ((module.discriminator, discriminator), (module.model[:2], encoder)):
+        for weight, by_hand in zip(made.parameters(), expected.parameters(), strict=True):
+            torch.testing.assert_close(weight, by_hand)
+    (epoch,) = module.history
+    assert epoch["distance"] == pytest.approx(2 * torch.log(torch.tensor(2.0)).item() - expected_loss.item(), abs=1e-6)
+    assert module.trainer.global_step == 2
+
+
+def test_a_run_goes_on_to_the_same_bits(normed, task, tmp_path):
+    def run(epochs, folder):
+        torch.manual_seed(2)
+        module = ADDA(copy.deepcopy(normed), "3", example=task.rows)
+        pairs = PairedLoader(task.source_loader(shuffle=True), task.target_loader(shuffle=True))
+        fit(module, pairs, epochs, folder=tmp_path / folder)
+        return module
+
+    whole = run(3, "whole")
+    run(1, "parts")
+    resumed = run(3, "parts")
+    assert same(states(resumed), states(whole))
+    assert resumed.history == whole.history
+
+
+def test_the_source_is_validated_by_its_own_network(normed, task):
+    torch.manual_seed(0)
+    module = ADDA(normed, "3", example=task.rows)
+    loaders = [task.source_loader(batch_size=40), task.target_loader(batch_size=24)]
+    fit(module, PairedLoader(task.source_loader(), task.target_loader()), 3, validation=loaders)
+    losses = [epoch["validation_loss"] for epoch in module.history]
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(module.source(task.rows), task.labels).item()
+    assert losses == pytest.approx([expected] * 3, rel=1e-6)
+    assert all("target_accuracy" in epoch for epoch in module.history)
+
+
+def test_figures_are_logged_every_so_many_pairs(small, task):
+    module = ADDA(small, "1", example=task.rows, learning_rate=1e-3)
+    fit(module, PairedLoader(task.source_loader(), task.target_loader(), steps=50), 1)
+    logged = module.trainer.callback_metrics
+    assert set(logged) == {"source_loss", "distance", "encoder_loss"}
+    assert module.optimizers()[0].param_groups[0]["lr"] == 1e-3
+    assert module.optimizers()[1].param_groups[0]["betas"] == (0.5, 0.999)
+
+
+def test_settings_that_cannot_work(small, task):
+    with pytest.raises(InvalidInputError, match="ADDA cuts the network at one layer"):
+        ADDA(small, ["0", "1"], example=task.rows)
+    with pytest.raises(InvalidInputError, match="hidden must be"):
+        ADDA(small, "1", example=task.rows, hidden=(0,))
+    module = ADDA(small, "1", example=task.rows, optimizer=lambda weights: {"optimizer": sgd(weights)})
+    with pytest.raises(InvalidTypeError, match=r"must return a torch.optim.Optimizer for ADDA, got dict"):
+        module.configure_optimizers()
+    named = ADDA(small, "1", example=task.rows, optimizer="sgd", learning_rate=0.5)
+    of_discriminator, of_encoder = (made.param_groups[0] for made in named.configure_optimizers())
+    assert (of_discriminator["lr"], of_encoder["lr"]) == (0.5, 0.5)
+    assert [id(weight) for weight in of_encoder["params"]] == [id(weight) for weight in small[0].parameters()]

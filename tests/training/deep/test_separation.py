@@ -1,0 +1,176 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from momentalign.discrepancies.central_moment import cmd
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.training.deep.adapt import adapt
+from momentalign.training.deep.checkpoint import SafetensorsIO
+from momentalign.training.deep.lightning import pl, quiet
+from momentalign.training.deep.loaders import PairedLoader
+from momentalign.training.deep.resume import LastCheckpoint
+from momentalign.training.deep.separation import (
+    DomainSeparation,
+    difference_loss,
+    make_decoder,
+    scale_invariant_error,
+)
+
+
+def fit(module, pairs, epochs, *, folder=None):
+    """Train, and return the figures of every epoch."""
+    figures = []
+    module.on_epoch = lambda _epoch: figures.append(
+        {name: value.item() for name, value in module.trainer.callback_metrics.items()}
+    )
+    last = None if folder is None else LastCheckpoint(folder)
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        logger=False,
+        callbacks=[] if last is None else [last],
+        plugins=[SafetensorsIO()],
+        enable_checkpointing=last is not None,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    with quiet():
+        trainer.fit(module, pairs, ckpt_path=None if last is None else last.found())
+    return figures
+
+
+def test_the_shared_encoder_adapts_and_the_codes_come_apart(digits, network):
+    source, target = digits.source_loader(), digits.target_loader()
+    plain = adapt(network, "4", source, target, discrepancy=None, max_epochs=20, random_state=0)
+    torch.manual_seed(0)
+    module = DomainSeparation(network, "4", example=digits.source[:2], learning_rate=2e-3)
+    figures = fit(module, PairedLoader(source, target), 12)
+    assert figures[-1]["reconstruction"] < 0.5 * figures[0]["reconstruction"]
+    assert figures[-1]["difference"] < 0.6 * figures[0]["difference"]
+    before, after = digits.target_accuracy(plain), digits.target_accuracy(module.model.eval())
+    assert after > before + 0.08
+    assert after > 0.83
+
+
+def test_the_loss_is_the_sum_of_its_four_parts(small, task):
+    """By hand, in numpy where nothing is learned from."""
+    torch.manual_seed(0)
+    module = DomainSeparation(small, "1", example=task.rows, similarity="cmd", alpha=0.3, beta=0.5, gamma=0.7)
+    losses = []
+
+    class Keep(pl.Callback):
+        def on_before_backward(self, trainer, pl_module, loss):
+            losses.append(loss.item())
+
+    rows, labels, others = task.rows[:10], task.labels[:10], task.rows[:8] + 1.0
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(small(rows), labels) + 0.7 * cmd(small[:2](rows), small[:2](others))
+        for inputs, private in ((rows, module.private_source), (others, module.private_target)):
+            shared, own = small[:2](inputs), private[:2](inputs)
+            gap = (inputs - module.decoder(shared + own)).numpy()
+            expected += 0.3 * ((gap**2).sum(1) / 4 - gap.sum(1) ** 2 / 16).mean()
+            centred = [codes.numpy() - codes.numpy().mean(0) for codes in (shared, own)]
+            unit = [codes / np.linalg.norm(codes, axis=1, keepdims=True) for codes in centred]
+            expected += 0.5 * np.linalg.norm(unit[0].T @ unit[1], "fro") ** 2 / len(inputs) ** 2
+    trainer = pl.Trainer(
+        max_steps=1,
+        accelerator="cpu",
+        logger=False,
+        callbacks=[Keep()],
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    with quiet():
+        trainer.fit(module, PairedLoader(task.source_loader(), task.target_loader()))
+    assert losses == pytest.approx([float(expected)], rel=1e-5)
+
+
+def test_private_encoders_are_like_the_network_but_not_the_same(small, task):
+    torch.manual_seed(1)
+    module = DomainSeparation(small, "1", example=task.rows)
+    before = copy.deepcopy(module.state_dict())
+    both = module.private_source, module.private_target
+    first = [network[0].weight for network in (small, *both)]
+    assert not (first[0] == first[1]).any()
+    assert not (first[1] == first[2]).any()
+    assert [name for name, weight in both[0].named_parameters() if weight.requires_grad] == ["0.weight", "0.bias"]
+    fit(module, PairedLoader(task.source_loader(), task.target_loader()), 1)
+    still = {name for name, value in module.state_dict().items() if torch.equal(value, before[name])}
+    assert still == {f"private_{domain}.2.{name}" for domain in ("source", "target") for name in ("weight", "bias")}
+    assert module.model is small
+    assert all(weight.requires_grad for weight in small.parameters())
+
+
+def test_the_difference_is_what_keeps_the_codes_apart(small, task):
+    last = {}
+    for beta in (0.0, 5.0):
+        torch.manual_seed(0)
+        module = DomainSeparation(copy.deepcopy(small), "1", example=task.rows, beta=beta, learning_rate=0.01)
+        last[beta] = fit(module, PairedLoader(task.source_loader(), task.target_loader()), 15)[-1]["difference"]
+    assert last[5.0] < 0.5 * last[0.0]
+
+
+def test_a_run_goes_on_to_the_same_bits(small, task, tmp_path):
+    def run(epochs, folder):
+        torch.manual_seed(2)
+        module = DomainSeparation(copy.deepcopy(small), "1", example=task.rows, similarity="dann")
+        pairs = PairedLoader(task.source_loader(shuffle=True), task.target_loader(shuffle=True))
+        fit(module, pairs, epochs, folder=tmp_path / folder)
+        return module
+
+    whole = run(3, "whole")
+    run(1, "parts")
+    resumed = run(3, "parts").state_dict()
+    assert all(torch.equal(value, resumed[name]) for name, value in whole.state_dict().items())
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 5), (1, 28, 28), (3, 7, 10), (2, 3, 4, 5)])
+def test_decoders_give_inputs_of_every_shape(shape):
+    decoder = make_decoder(6, shape)
+    assert decoder(torch.randn(2, 6)).shape == (2, *shape)
+    assert any(isinstance(part, nn.ConvTranspose2d) for part in decoder.modules()) == (len(shape) == 3)
+
+
+def test_a_decoder_of_ones_own(small, task):
+    decoder = nn.Linear(6, 4)
+    module = DomainSeparation(small, "1", example=task.rows, decoder=decoder)
+    before = decoder.weight.clone()
+    fit(module, PairedLoader(task.source_loader(), task.target_loader()), 1)
+    assert not torch.equal(decoder.weight, before)
+    wrong = DomainSeparation(small, "1", example=task.rows, decoder=nn.Linear(6, 3))
+    with pytest.raises(InvalidInputError, match=r"decoder gives shape \(10, 3\) for inputs of shape \(10, 4\)"):
+        wrong.both_passes(task.rows[:10], task.rows[:8])
+
+
+def test_a_shift_of_a_whole_row_costs_nothing():
+    rows = torch.rand(3, 2, 4)
+    assert scale_invariant_error(rows, rows + torch.rand(3, 1, 1)).item() == pytest.approx(0.0, abs=1e-12)
+    assert scale_invariant_error(rows, rows + torch.rand(3, 2, 4)).item() > 0.01
+
+
+def test_the_difference_does_not_depend_on_the_size_of_the_batch():
+    codes, other = torch.rand(6, 3), torch.rand(6, 4)
+    repeated = difference_loss(codes.repeat(5, 1), other.repeat(5, 1))
+    torch.testing.assert_close(repeated, difference_loss(codes, other))
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta", "gamma"])
+@pytest.mark.parametrize("value", [-0.1, True, "much", float("inf"), float("nan")])
+def test_weights_that_cannot_work(small, task, name, value):
+    with pytest.raises(InvalidInputError, match=f"{name} must be a number of at least 0, got {value!r}"):
+        DomainSeparation(small, "1", example=task.rows, **{name: value})
+
+
+def test_settings_that_cannot_work(small, task):
+    with pytest.raises(InvalidInputError, match="similarity must be a distance, got None; set gamma"):
+        DomainSeparation(small, "1", example=task.rows, similarity=None)
+    with pytest.raises(InvalidInputError, match="DSN cuts the network at one layer"):
+        DomainSeparation(small, ["0", "1"], example=task.rows)
+    with pytest.raises(InvalidTypeError, match=r"example must be a tensor .* got torch.int64 of shape \(4, 4\)"):
+        DomainSeparation(small, "1", example=torch.ones(4, 4, dtype=torch.int64))
+    with pytest.raises(InvalidTypeError, match=r"example must be a tensor .* got 'rows'"):
+        DomainSeparation(small, "1", example="rows")
