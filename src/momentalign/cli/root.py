@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from momentalign.cli.datasets import datasets
 from momentalign.cli.diagnose import diagnose
 from momentalign.cli.options import Browser, FirstSeed, Out, Seeds
 from momentalign.cli.reproduce import reproduce
@@ -23,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(diagnose)
+app.add_typer(datasets, name="datasets")
 app.add_typer(reproduce, name="reproduce")
 
 
