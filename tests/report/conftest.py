@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from momentalign.experiments.paper_results import DIGIT_TASKS
+
 HIDDEN, CLASSES, ROWS, ORDERS = 15, 3, 639, 5
+DIGIT_METHODS = {"cnn": "CNN", "coral": "CORAL", "cmd": "CMD", "cv-cmd": "CV-CMD"}
 
 
 def network(rng: np.random.Generator, scale: float, x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
@@ -130,6 +134,63 @@ def make_overpenalization() -> dict[str, Any]:
     return {"kind": "overpenalization", "rows": rows, "densities": densities, "versions": {"momentalign": "0.1.0"}}
 
 
+def digit_samples(random: np.random.Generator, shown: int = 24, placed: int = 40) -> dict[str, Any]:
+    """Images of noise: nothing takes more room."""
+    labels = random.integers(0, 10, (2, shown)).tolist()
+    images = [[random.bytes(3072).hex() for _ in range(shown)] for _ in range(2)]
+    return {
+        "source_images": images[0],
+        "source_labels": labels[0],
+        "target_images": images[1],
+        "target_labels": labels[1],
+        "placed_labels": random.integers(0, 10, (2, placed)).tolist(),
+    }
+
+
+def digit_column(random: np.random.Generator, title: str, level: float, samples: dict[str, Any]) -> dict[str, Any]:
+    """One method at a level of accuracy; of the shown images it reads the first ones right."""
+    closely = {}
+    for task, own in samples.items():
+        labels, classes = np.array(own["target_labels"]), len(own["placed_labels"][0])
+        right = np.arange(len(labels)) < level * len(labels)
+        closely[task] = {
+            "confusion": (70 * np.eye(10, dtype=int) + random.integers(0, 5, (10, 10))).tolist(),
+            "orders": (random.random((6, 5)) / np.arange(1, 6)).round(6).tolist(),
+            "predictions": np.where(right, labels, (labels + 1) % 10).tolist(),
+            "chances": random.random(len(labels)).round(3).tolist(),
+            "places": random.normal(size=(2 * classes, 2)).round(2).tolist(),
+        }
+    return {
+        "title": title,
+        "settings": {} if title == "CNN" else {"discrepancy": title.lower(), "weight": 1.0, "schedule": "constant"},
+        "accuracy": {task: [level - 0.01, level + 0.01] for task in samples},
+        "source_accuracy": {task: [0.9, 0.92] for task in samples},
+        "scores": {task: [{"nuclear_norm": 0.5, "mutual_information": 1.5}] * 2 for task in samples},
+        "seconds": {task: [10.0, 12.0] for task in samples},
+        "closely": closely,
+    }
+
+
+def make_digits(*methods: str, tasks: tuple[str, ...] = DIGIT_TASKS, **sizes: int) -> dict[str, Any]:
+    random = np.random.default_rng(5)
+    samples = {task: digit_samples(random, **sizes) for task in tasks}
+    levels = np.linspace(0.5, 0.8, len(methods)).round(2).tolist()
+    return {
+        "kind": "digits",
+        "recipe": {"steps": 4, "balanced": True, "augmentation": {"rotation": 10.0, "blur": 0.0}},
+        "versions": {"momentalign": "0.1.0"},
+        "device": "cpu",
+        "seeds": [3, 4],
+        "tasks": list(tasks),
+        "methods": {
+            name: digit_column(random, DIGIT_METHODS[name], level, samples)
+            for name, level in zip(methods, levels, strict=True)
+        },
+        "samples": samples,
+        "note": "SynthDigits is a stand-in.",
+    }
+
+
 @pytest.fixture
 def artificial_result() -> dict[str, Any]:
     return copy.deepcopy(make_artificial())
@@ -138,3 +199,9 @@ def artificial_result() -> dict[str, Any]:
 @pytest.fixture
 def overpenalization_result() -> dict[str, Any]:
     return copy.deepcopy(make_overpenalization())
+
+
+@pytest.fixture
+def digits_result() -> Callable[..., dict[str, Any]]:
+    """Make a result of the experiment on digits: ``digits_result(*methods, tasks=..., shown=..., placed=...)``."""
+    return make_digits

@@ -17,6 +17,7 @@ import pytest
 
 from momentalign.report.artificial import artificial_page
 from momentalign.report.diagnosis import diagnose
+from momentalign.report.digits import digits_page
 from momentalign.report.overpenalization import overpenalization_page
 from momentalign.report.sensitivity import sensitivity_page
 from momentalign.report.sentiment import sentiment_page
@@ -139,6 +140,46 @@ def test_pages_of_measured_results_open_without_a_fault(name: str, make: Callabl
     assert outcome["pictures"] >= 1
 
 
+DIGITS = """
+const shown = (element) => getComputedStyle(element).display !== "none";
+const section = document.getElementById("svhn-mnist"), buttons = [...section.querySelectorAll(".picker button")];
+const panels = ["cmd", "cv-cmd", "coral"].map((name) => document.getElementById(`svhn-mnist-${name}`));
+outcome.picked = [panels.map(shown)];
+buttons[2].click();
+outcome.picked.push(panels.map(shown));
+outcome.keys = [...panels[2].querySelectorAll(".key")].map((key) => getComputedStyle(key).display);
+const tiles = [...panels[2].querySelectorAll(".tile")].map((tile) => {
+  const style = getComputedStyle(tile), box = tile.getBoundingClientRect();
+  const [position, size] = [style.backgroundPosition, style.backgroundSize].map(parseFloat);
+  return [style.backgroundImage, position, size, box.width / box.height];
+});
+outcome.sheets = new Set(tiles.map((tile) => tile[0])).size;
+outcome.tiles = tiles.map((tile) => [tile[0].startsWith('url("data:image/png;base64,'), ...tile.slice(1)]);
+const answer = (css) => getComputedStyle(panels[2].querySelector(css));
+outcome.inks = [answer(".wrong").color === answer("li > span[title]:not(.wrong)").color, answer(".wrong").fontWeight];
+outcome.outside = [...document.querySelectorAll("svg.ma-figure text")].filter((words) => {
+  const box = words.getBoundingClientRect(), frame = words.closest("svg").getBoundingClientRect();
+  return box.width > 0 && (box.left < frame.left - 1 || box.right > frame.right + 1 || box.top < frame.top - 1);
+}).map((words) => words.textContent);
+"""
+
+
+def test_the_page_of_digits_shows_images_and_one_aligned_method_at_a_time(
+    digits_result: Callable[..., dict[str, Any]], tmp_path: Path
+):
+    outcome = open_page(digits_page(digits_result("cnn", "coral", "cmd", "cv-cmd", shown=5)), DIGITS, tmp_path)
+    assert outcome["problems"] == []
+    assert outcome["requests"] == 0
+    assert outcome["picked"] == [[True, False, False], [False, False, True]]
+    assert outcome["keys"] == ["flex", "flex"]
+    assert outcome["sheets"] == 1
+    for place, (is_sheet, position, size, ratio) in enumerate(outcome["tiles"]):
+        assert is_sheet
+        assert (position, size, ratio) == pytest.approx((25 * place, 500, 1), abs=0.01)
+    assert outcome["inks"] == [False, "600"]
+    assert outcome["outside"] == []
+
+
 EXPLORER = """
 const explorer = document.querySelector(".explorer"), figure = explorer.querySelector("figure");
 const rows = [...explorer.querySelectorAll("tbody tr")], heads = [...explorer.querySelectorAll("thead th")];
@@ -244,11 +285,13 @@ Promise.all(Object.entries(PAGES).map(([name, page]) => measure(name, page))).th
 def test_a_phone_scrolls_tables_but_not_the_page(
     artificial_result: dict[str, Any],
     overpenalization_result: dict[str, Any],
+    digits_result: Callable[..., dict[str, Any]],
     rng: np.random.Generator,
     tmp_path: Path,
 ):
     pages = {
         "artificial": artificial_page(artificial_result),
+        "digits": digits_page(digits_result("cnn", "cmd", tasks=("svhn->mnist",))),
         "over": overpenalization_page(overpenalization_result),
         "diagnosis": diagnose(rng.random((50, 3)), rng.random((50, 3)) + 1, n_permutations=99).to_html(),
     }

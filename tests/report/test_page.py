@@ -64,7 +64,8 @@ def test_text_and_lines_stand_out_from_their_ground(scheme: str):
     for ground in ("page", "card"):
         for ink in ("ink", "muted", "accent"):
             assert contrast(palette[ink], palette[ground]) >= 4.5, (ink, ground)
-    for ink in ("class-0", "class-1", "class-2", "source", "target", "nn", "mann", "wrong"):
+    digits = [f"digit-{digit}" for digit in range(10)]
+    for ink in ("class-0", "class-1", "class-2", "source", "target", "nn", "mann", "wrong", *digits):
         assert contrast(palette[ink], palette["card"]) >= 3, ink
 
 

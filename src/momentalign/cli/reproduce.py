@@ -191,3 +191,49 @@ def reproduce_objects(
     typer.echo(markdown(comparison))
     figures = {"table_4.md": markdown(comparison), "table_4.tex": latex(comparison)}
     write_results(result, objects_page(result), out, open_page, figures=figures)
+
+
+@reproduce.command("digits")
+def reproduce_digits(
+    methods: Annotated[str, typer.Option(help="Columns of the table, with commas.")] = "cnn,coral,cmd,cv-cmd",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Repetitions of every method on every task.")] = 5,
+    tasks: Annotated[
+        str, typer.Option(help="Source and target of every task, with a colon between them and commas between tasks.")
+    ] = "svhn:mnist,mnist:mnist-m,synth:svhn",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with MNIST, SVHN and MNIST-M (default: MOMENTALIGN_DATA).")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes to compute in, also side by side on one accelerator.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu, or cuda where there is one.")] = "cpu",
+    fresh: Fresh = False,
+    out: Out = Path("momentalign-digits.html"),
+    open_page: Browser = None,
+) -> None:
+    """Section 6.5, Table 5: three tasks on images of digits, every method with the same convolutional network.
+
+    Meant for an accelerator: there a network takes less than a minute, on a CPU hours. Finished networks are
+    kept in a journal beside the page; a run that was stopped goes on where it was.
+
+    Examples: momentalign reproduce digits --device cuda --jobs 4; momentalign reproduce digits --tasks mnist:mnist-m
+    """
+    from momentalign.experiments.digit_cells import RECIPE, identity
+    from momentalign.experiments.digits import refuse_unknown, run
+    from momentalign.experiments.paper_results import DIGITS
+    from momentalign.experiments.tables import compare, latex, markdown
+    from momentalign.report.digits import digits_page
+    from momentalign.training.batched import open_device
+
+    chosen, pairs = names_in(methods), names_in(tasks.replace(":", "->"))
+    refuse_unknown(chosen, pairs)
+    open_device(device)
+    with counted("digits") as progress:
+        journal = open_journal(out, identity("digits", RECIPE), fresh=fresh)
+        result = run(
+            chosen, journal, seeds=range(seeds), tasks=pairs, n_jobs=jobs, device=device, folder=data,
+            progress=progress,
+        )  # fmt: skip
+    comparison = compare(result, DIGITS)
+    words = markdown(comparison) + (f"\n{result['note']}\n" if "note" in result else "")
+    typer.echo(words)
+    figures = {"table_5.md": words, "table_5.tex": latex(comparison)}
+    write_results(result, digits_page(result), out, open_page, figures=figures)

@@ -37,7 +37,7 @@ from momentalign.training.deep.module import DeepAdaptation
 from momentalign.training.deep.random_state import kept_random_state, seed_everything
 from momentalign.version import __version__
 
-__all__ = ["RECIPE", "TASKS", "Method", "Recipe", "compute", "identity", "load_digits", "samples"]
+__all__ = ["METHODS", "RECIPE", "TASKS", "Method", "Recipe", "compute", "identity", "load_digits", "samples"]
 
 TASKS = {"svhn->mnist": ("svhn", "mnist"), "mnist->mnist-m": ("mnist", "mnist-m"), "synth->svhn": ("synth", "svhn")}
 SYNTH_SEED, SYNTH_TEST_SEED, SYNTH_TEST_SIZE = 0, 1, 5_000
@@ -108,9 +108,9 @@ def load_digits(name: str, split: str, recipe: Recipe, folder: str | None) -> Di
 
 
 @cache
-def _on_device(name: str, split: str, recipe: Recipe, folder: str | None, device: str) -> tuple[Tensor, Tensor]:
-    """Images as bytes and labels, on the device that trains, kept for the next cell."""
-    images, labels = load_digits(name, split, recipe, folder)
+def _on_device(name: str, split: str, synth_size: int, folder: str | None, device: str) -> tuple[Tensor, Tensor]:
+    """Images as bytes and labels, on the device that trains, kept for the next cell, also one of a changed recipe."""
+    images, labels = load_digits(name, split, Recipe(synth_size=synth_size), folder)
     place = open_device(device)
     return torch.from_numpy(images).to(place), torch.from_numpy(labels).to(place)
 
@@ -123,7 +123,7 @@ def compute(cell: Cell, *, recipe: Recipe = RECIPE, folder: str | None = None, d
     """
     recipe = _changed(recipe, cell.get("change", {}))
     source, target = TASKS[cell["task"]]
-    read = partial(_on_device, recipe=recipe, folder=folder, device=device)
+    read = partial(_on_device, synth_size=recipe.synth_size, folder=folder, device=device)
     started = time.perf_counter()
     network, orders = _train(
         METHODS[cell["method"]], read(source, "train"), read(target, "train"), cell["seed"], recipe, device
@@ -166,8 +166,10 @@ def _train(
     """Return the trained network and the CMD of every order over time."""
     place = open_device(device)
     with kept_random_state(), quiet():
+        network = _network(device)  # before the seed: the first cell of a process makes it, which draws weights
         seed_everything(seed)
-        network = _fresh_network(device)
+        network.load_state_dict(DigitCNN(CLASSES, WIDTH).state_dict())
+        network.train()
         by_cmd = method.discrepancy in ("cmd", "cv-cmd")
         module = DeepAdaptation(
             network,
@@ -206,13 +208,6 @@ def _network(device: str) -> DigitCNN:
     if place.type == "cuda":
         network.features.compile(dynamic=False)
     return network
-
-
-def _fresh_network(device: str) -> DigitCNN:
-    """The network of this process with new weights, drawn on the CPU."""
-    network = _network(device)
-    network.load_state_dict(DigitCNN(CLASSES, WIDTH).state_dict())
-    return network.train()
 
 
 def _pairs(source: tuple[Tensor, Tensor], target: Tensor, recipe: Recipe) -> PairedLoader:

@@ -13,7 +13,13 @@ from momentalign.experiments.digit_cells import METHODS, RECIPE, TASKS, Recipe, 
 from momentalign.experiments.runner import Cell, run_cells
 from momentalign.journal import Journal, cell_key
 
-__all__ = ["METHODS", "refuse_unknown", "run"]
+__all__ = ["METHODS", "NOTE", "refuse_unknown", "run"]
+
+NOTE = (
+    "SynthDigits cannot be had any more: digits drawn from fonts stand in for it, so SynthDigits→SVHN compares methods "
+    "with each other, not with the paper."
+)
+"""What a reader of the table has to know."""
 
 
 def run(
@@ -48,6 +54,8 @@ def run(
         Called with the number of finished cells and of all cells.
     """
     refuse_unknown(methods, tasks)
+    if not seeds:
+        raise InvalidInputError("seeds is empty, so nothing would be trained; give at least one.")
     place = None if folder is None else str(folder)
     cells = {(method, task): _cells(method, task, seeds) for task in tasks for method in methods}
     work = partial(compute, recipe=recipe, folder=place, device=device)
@@ -61,17 +69,22 @@ def run(
         "seeds": list(seeds),
         "methods": {method: _column(method, tasks, cells, done) for method in methods},
         "samples": {task: samples(task, recipe=recipe, folder=place) for task in tasks},
-    }
+    } | ({"note": NOTE} if "synth->svhn" in tasks else {})
 
 
-def refuse_unknown(methods: Sequence[str], tasks: Sequence[str] = ()) -> None:
-    """Refuse names of methods and tasks that are not there."""
+def refuse_unknown(methods: Sequence[str], tasks: Sequence[str] = tuple(TASKS)) -> None:
+    """Refuse names of methods and tasks that are not there, and none at all.
+
+    Examples
+    --------
+    >>> refuse_unknown(["cnn", "cmd"], ["svhn->mnist"])
+    """
     for names, known, word in ((methods, list(METHODS), "method"), (tasks, list(TASKS), "task")):
         for name in names:
             if name not in known:
                 raise InvalidInputError(f"there is no {word} {name!r}; choose from {', '.join(known)}.")
-    if not methods:
-        raise InvalidInputError(f"no method is named; choose from {', '.join(METHODS)}.")
+        if not names:
+            raise InvalidInputError(f"no {word} is named; choose from {', '.join(known)}.")
 
 
 def _cells(method: str, task: str, seeds: Sequence[int]) -> list[Cell]:
@@ -85,6 +98,8 @@ def _column(method: str, tasks: Sequence[str], cells: Mapping[Any, list[Cell]], 
     """One method's part of the results."""
     own = {task: [done[cell_key(cell)] for cell in cells[method, task]] for task in tasks}
     settings = {name: value for name, value in asdict(METHODS[method]).items() if name != "title"}
+    if METHODS[method].discrepancy is None:
+        settings = {}
     return {
         "title": METHODS[method].title,
         "settings": settings,

@@ -15,12 +15,14 @@ from momentalign.report.svg import Frame, Picture
 
 __all__ = [
     "ENVIRONMENT",
+    "Answer",
     "Bar",
     "Cell",
     "Choice",
     "Drawing",
     "Fact",
     "Sign",
+    "Tile",
     "definitions",
     "explorer",
     "facts",
@@ -30,8 +32,10 @@ __all__ = [
     "percent",
     "picker",
     "row",
+    "sheet",
     "table",
     "text",
+    "tiles",
     "toggles",
 ]
 
@@ -92,6 +96,22 @@ class Choice(NamedTuple):
     name: str
     bars: Sequence[Bar]
     panel: Markup
+
+
+class Answer(NamedTuple):
+    """Words below an image; those that are right or wrong get a sign that says so, and `note` tells more."""
+
+    words: str
+    right: bool | None = None
+    note: str = ""
+
+
+class Tile(NamedTuple):
+    """One image of a sheet: what a screen reader says in its place, its caption, and the answers below it."""
+
+    words: str
+    caption: str
+    answers: Sequence[Answer] = ()
 
 
 def percent(share: float) -> str:
@@ -173,6 +193,16 @@ def explorer(
 def definitions(pairs: Iterable[tuple[str, str | Markup]]) -> Markup:
     """Return names and what they are."""
     return _macro("definitions")(list(pairs))
+
+
+def sheet(address: str, parts: Sequence[Markup]) -> Markup:
+    """Put parts on one picture, a row of images; :func:`tiles` among them show its images one by one."""
+    return _macro("sheet")(address, parts)
+
+
+def tiles(caption: str, entries: Sequence[Tile]) -> Markup:
+    """Return the images of the sheet around, with words below each."""
+    return _macro("tiles")(caption, entries)
 
 
 def picker(choices: Sequence[Choice]) -> Markup:

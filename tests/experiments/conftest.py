@@ -1,0 +1,54 @@
+"""Files of digits as their authors published them, but small: real handwriting of 8 x 8 pixels, enlarged."""
+
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+from sklearn.datasets import load_digits
+
+from momentalign.data.coloured_digits import make_mnist_m
+from momentalign.data.digits import grey_to_colour
+
+ROWS = 60
+
+
+def grey_digits(start):
+    """60 digits of 28 x 28 pixels, two rows and columns of zeros on each side, and their labels."""
+    pixels, labels = load_digits(return_X_y=True)
+    small = (pixels[start : start + ROWS] * 15).astype(np.uint8).reshape(-1, 8, 8)
+    return np.pad(small.repeat(3, axis=1).repeat(3, axis=2), ((0, 0), (2, 2), (2, 2))), labels[start : start + ROWS]
+
+
+def write_idx(path, array):
+    path.write_bytes(struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape) + array.tobytes())
+
+
+@pytest.fixture(scope="session")
+def digit_folder(tmp_path_factory):
+    """A folder with MNIST as idx files, SVHN as .mat files and MNIST-M as pictures, 60 digits in every part."""
+    folder = tmp_path_factory.mktemp("digits")
+    random = np.random.default_rng(0)
+    photographs = list(random.integers(0, 256, (3, 40, 40, 3), np.uint8))
+    for place, (split, idx) in enumerate((("train", "train"), ("test", "t10k"))):
+        grey, labels = grey_digits(ROWS * place)
+        write_idx(folder / f"{idx}-images-idx3-ubyte", grey)
+        write_idx(folder / f"{idx}-labels-idx1-ubyte", labels.astype(np.uint8))
+        coloured = make_mnist_m(grey_to_colour(grey), photographs, seed=place)
+        (folder / f"mnist_m_{split}").mkdir()
+        for row, image in enumerate(coloured):
+            Image.fromarray(image.transpose(1, 2, 0)).save(folder / f"mnist_m_{split}" / f"{row:08}.png")
+        lines = [f"{row:08}.png {label}" for row, label in enumerate(labels)]
+        (folder / f"mnist_m_{split}_labels.txt").write_text("\n".join(lines))
+        walls = random.integers(0, 60, (ROWS, 3, 1, 1), np.uint8) + grey_to_colour(grey) // 2
+        tens = np.where(labels == 0, 10, labels)
+        savemat(folder / f"{split}_32x32.mat", {"X": walls.transpose(2, 3, 1, 0), "y": tens[:, None]})
+    return folder
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    """A test set of SynthDigits that is drawn, and distances that are watched, in no time."""
+    monkeypatch.setattr("momentalign.experiments.digit_cells.SYNTH_TEST_SIZE", 50)
+    monkeypatch.setattr("momentalign.experiments.digit_cells.WATCHED", 20)

@@ -1,0 +1,147 @@
+"""A cell of Table 5: what it trains and tells, that it depends on nothing but itself, and what a change changes."""
+
+from dataclasses import replace
+from functools import cache, partial
+
+import numpy as np
+import pytest
+import torch
+
+from momentalign.data.augmentation import Augmentation
+from momentalign.data.digits import load_mnist, load_mnist_m, load_svhn
+from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.experiments import digit_cells
+from momentalign.experiments.digit_cells import METHODS, RECIPE, Recipe, compute, identity, load_digits, samples
+from momentalign.networks.digit_cnn import DigitCNN
+
+SMALL = Recipe(batch_size=10, steps=2, epochs=2, synth_size=250)
+TASK = "svhn->mnist"
+
+
+def train(folder, method="cmd", *, seed=0, recipe=SMALL, **more):
+    """Compute a small cell and return what it tells, but for the time it took."""
+    result = compute({"task": TASK, "method": method, "seed": seed, **more}, recipe=recipe, folder=str(folder))
+    assert result.pop("seconds") >= 0
+    return result
+
+
+@pytest.fixture(scope="module")
+def usual(digit_folder):
+    """The cells of the small recipe by method, each trained once."""
+    return cache(partial(train, digit_folder))
+
+
+def test_a_cell_tells_what_its_network_does(usual, digit_folder):
+    result = train(digit_folder, look=True)
+    confusion = np.array(result["confusion"])
+    labels = load_mnist("test", digit_folder).labels
+    assert confusion.sum(axis=1).tolist() == np.bincount(labels, minlength=10).tolist()
+    assert result["accuracy"] == pytest.approx(confusion.trace() / len(labels))
+    assert 0 <= result["source_accuracy"] <= 1
+    assert set(result["scores"]) == {"nuclear_norm", "mutual_information"}
+    assert np.shape(result["orders"]) == (3, 5)
+    look = result["look"]
+    assert np.shape(look["places"]) == (120, 2)
+    shown = np.array(samples(TASK, recipe=SMALL, folder=str(digit_folder))["target_labels"])
+    assert len(look["predictions"]) == len(look["chances"]) == len(shown) == 24
+    assert all(0.1 <= chance <= 1 for chance in look["chances"])
+    del result["look"]
+    assert result == usual("cmd")
+
+
+def test_a_network_that_trains_longer_learns_and_is_looked_at_as_it_ended(digit_folder):
+    recipe = replace(SMALL, steps=40, batch_size=30, decay=0.8, augmentation=Augmentation())
+    result = train(digit_folder, "cnn", recipe=recipe)
+    assert result["source_accuracy"] > 0.5
+    network = digit_cells._network("cpu")  # one process has one network, as the last cell left it
+    images, labels = (torch.from_numpy(part) for part in load_mnist("test", digit_folder))
+    right = digit_cells._probabilities(network, images, recipe).argmax(1) == labels
+    assert result["accuracy"] == pytest.approx(float(right.double().mean()))
+
+
+def test_a_cell_depends_on_itself_alone_and_moves_no_generator(digit_folder):
+    digit_cells._network.cache_clear()
+    before = torch.get_rng_state()
+    first = train(digit_folder, "dann")
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(3)
+    assert train(digit_folder, "dann", seed=1) != first
+    assert train(digit_folder, "dann") == first
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "cnn"])
+def test_alignment_has_a_part_in_every_aligned_method(usual, method):
+    plain, aligned = usual("cnn"), usual(method)
+    assert plain["orders"][0] == aligned["orders"][0]
+    assert plain["orders"][-1] != aligned["orders"][-1]
+
+
+def test_the_orders_are_those_of_the_cmd_on_the_first_images(digit_folder, monkeypatch):
+    monkeypatch.setattr(digit_cells, "WATCHED", 40)
+    result = train(digit_folder, recipe=replace(SMALL, decay=0.0))
+    network = digit_cells._network("cpu")
+    images = [torch.from_numpy(load(part, digit_folder).images[:40]) for load, part in
+              ((load_svhn, "train"), (load_mnist, "train"))]  # fmt: skip
+    inputs = [(x / 255.0 - (x / 255.0).mean((1, 2, 3), keepdim=True)) for x in images]
+    inputs = [x / x.square().mean((1, 2, 3), keepdim=True).sqrt() for x in inputs]
+    with torch.no_grad():
+        source, target = (network.embedding(network.features(x)) for x in inputs)
+    expected = cmd_terms(source, target, n_moments=5, interval=(-1.0, 1.0))
+    assert result["orders"][-1] == pytest.approx(expected.tolist(), abs=2e-5)
+
+
+def test_the_weight_of_the_cmd_is_over_the_root_of_the_width(usual, digit_folder):
+    change = {"width_root": False}
+    assert train(digit_folder, change=change)["orders"][-1] != usual("cmd")["orders"][-1]
+    assert train(digit_folder, "coral", change=change) == usual("coral")
+
+
+def test_a_change_changes_the_recipe_and_reads_nothing_again(usual, digit_folder):
+    before = usual("cmd")["orders"]
+    kept = digit_cells._on_device.cache_info().currsize
+    change = {"n_moments": 3, "epochs": 1, "decay": 0.0, "balanced": False, "standardized": False}
+    assert np.shape(train(digit_folder, change=change)["orders"]) == (2, 3)
+    change = {"augmentation": {"rotation": 0.0, "scale": 0.0, "shift": 0.0, "channel_inversion": 0.0}}
+    still = train(digit_folder, change=change)["orders"]
+    assert still[0] == before[0]
+    assert still[-1] != before[-1]
+    assert digit_cells._on_device.cache_info().currsize == kept
+
+
+def test_a_change_is_of_some_fields_only():
+    changed = digit_cells._changed(RECIPE, {"steps": 7, "augmentation": {"rotation": 3.0}})
+    assert changed == replace(RECIPE, steps=7, augmentation=replace(RECIPE.augmentation, rotation=3.0))
+    assert digit_cells._changed(RECIPE, {}) == RECIPE
+
+
+def test_domains_are_read_or_drawn(digit_folder, few_images):
+    folder = str(digit_folder)
+    for name, load in (("mnist", load_mnist), ("svhn", load_svhn), ("mnist-m", load_mnist_m)):
+        for split in ("train", "test"):
+            np.testing.assert_array_equal(load_digits(name, split, SMALL, folder).images, load(split, folder).images)
+    train, test = (load_digits("synth", split, SMALL, None) for split in ("train", "test"))
+    assert (len(train.labels), len(test.labels)) == (250, 50)
+    assert (train.images[:50] != test.images).any()
+
+
+def test_samples_are_spread_over_the_test_images(digit_folder):
+    shown = samples("mnist->mnist-m", recipe=SMALL, folder=str(digit_folder))
+    source, target = load_mnist("test", digit_folder), load_mnist_m("test", digit_folder)
+    assert bytes.fromhex(shown["source_images"][-1]) == source.images[-1].tobytes()
+    assert bytes.fromhex(shown["target_images"][0]) == target.images[0].tobytes()
+    assert shown["placed_labels"] == [source.labels.tolist(), target.labels.tolist()]
+    for rows in (1, 24, 60, 10_000):
+        spread = digit_cells._spread(rows, 24)
+        assert len(spread) == len(set(spread)) == min(rows, 24)
+        assert (spread[0], spread[-1]) == (0, rows - 1)
+
+
+def test_a_journal_of_another_recipe_or_version_is_another():
+    assert identity("digits", RECIPE) == identity("digits", Recipe())
+    assert identity("digits", RECIPE) != identity("digits", SMALL)
+    assert set(identity("digits", RECIPE)["versions"]) == {"momentalign", "torch"}
+
+
+def test_the_network_of_a_process_is_made_once():
+    assert digit_cells._network("cpu") is digit_cells._network("cpu")
+    assert isinstance(digit_cells._network("cpu"), DigitCNN)

@@ -1,0 +1,85 @@
+"""Table 5: every method runs on every task, is kept, reported and shown; names that are not there are refused."""
+
+import json
+
+import pytest
+
+from momentalign.errors import InvalidInputError
+from momentalign.experiments import digits
+from momentalign.experiments.digit_cells import Recipe, identity
+from momentalign.experiments.digits import METHODS, NOTE, refuse_unknown, run
+from momentalign.experiments.paper_results import DIGIT_TASKS, DIGITS
+from momentalign.experiments.tables import compare, markdown
+from momentalign.journal import Journal
+from momentalign.report.digits import digits_page
+
+TASKS = DIGIT_TASKS[1:]
+RECIPE = Recipe(batch_size=10, steps=2, epochs=2, synth_size=250)
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "cells.jsonl", identity("digits", RECIPE))
+
+
+def test_a_run_is_kept_reported_and_shown_and_the_second_trains_nothing(digit_folder, few_images, journal, monkeypatch):
+    calls = []
+    ask = {"seeds": range(2), "tasks": TASKS, "recipe": RECIPE, "folder": digit_folder}
+    result = run(["cnn", "cmd"], journal, progress=lambda *call: calls.append(call), **ask)
+    assert calls == [(done, 8) for done in range(9)]
+    assert result == json.loads(json.dumps(result))
+    assert {json.loads(key)["seed"] for key, kept in journal.done().items() if "look" in kept} == {0}
+    assert (result["kind"], result["tasks"], result["seeds"]) == ("digits", list(TASKS), [0, 1])
+    assert result["note"] == NOTE
+    assert result["recipe"]["steps"] == 2
+    for method, column in result["methods"].items():
+        assert column["title"] == METHODS[method].title
+        for task in TASKS:
+            assert len(column["accuracy"][task]) == len(column["seconds"][task]) == 2
+            closely = column["closely"][task]
+            assert len(closely["orders"]) == 1 + RECIPE.epochs
+            assert len(closely["predictions"]) == len(result["samples"][task]["target_images"]) == 24
+            placed = result["samples"][task]["placed_labels"]
+            assert len(closely["places"]) == sum(map(len, placed))
+    assert result["methods"]["cnn"]["settings"] == {}
+    assert result["methods"]["cmd"]["settings"] == {"discrepancy": "cmd", "weight": 1.0, "schedule": "constant"}
+
+    page = digits_page(result)
+    assert NOTE in page
+    assert "SynthDigits→SVHN" in markdown(compare(result, DIGITS))
+
+    lines = journal.path.read_bytes()
+    monkeypatch.setattr(digits, "compute", lambda *_, **__: pytest.fail("a finished cell was trained again"))
+    assert run(["cnn", "cmd"], journal, **ask) == result
+    assert journal.path.read_bytes() == lines
+    some = run(["cmd"], journal, **{**ask, "tasks": TASKS[:1]})
+    assert (
+        some["methods"]["cmd"]["accuracy"]["mnist->mnist-m"] == (result["methods"]["cmd"]["accuracy"]["mnist->mnist-m"])
+    )
+    assert "note" not in some
+
+
+@pytest.mark.parametrize(
+    ("methods", "tasks", "message"),
+    [
+        (["cnn", "dsn"], DIGIT_TASKS, "there is no method 'dsn'; choose from cnn, coral, mmd, dann, cmd, cv-cmd."),
+        (["cnn"], ["svhn->usps"], "there is no task 'svhn->usps'; choose from svhn->mnist, mnist->mnist-m, synth"),
+        ([], DIGIT_TASKS, "no method is named; choose from cnn"),
+        (["cnn"], [], "no task is named; choose from svhn->mnist"),
+    ],
+)
+def test_names_that_are_not_there_are_refused(methods, tasks, message, journal):
+    with pytest.raises(InvalidInputError, match=message):
+        refuse_unknown(methods, tasks)
+    with pytest.raises(InvalidInputError, match=message):
+        run(methods, journal, tasks=tasks)
+
+
+def test_no_seed_is_refused(journal):
+    with pytest.raises(InvalidInputError, match="seeds is empty"):
+        run(["cnn"], journal, seeds=[])
+
+
+def test_methods_and_tasks_are_those_of_the_paper():
+    assert set(METHODS) == set(DIGITS.columns) - {"adda", "dsn"}
+    assert all(method.weight == 1.0 for method in METHODS.values())
