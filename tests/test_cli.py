@@ -29,6 +29,11 @@ def run(*arguments, cwd=None, environment=()):
         ("reproduce", "artificial", "--help"),
         ("reproduce", "sentiment", "--help"),
         ("reproduce", "sensitivity", "--help"),
+        ("reproduce", "objects", "--help"),
+        ("reproduce", "digits", "--help"),
+        ("diagnose", "--help"),
+        ("fit", "--help"),
+        ("predict", "--help"),
     ],
 )
 def test_help_says_how(arguments):

@@ -119,6 +119,7 @@ FILES = [
     ("header alone, no newline", _text("a,b"), {}, InvalidInputError, "no rows"),
     ("no header", _text("1.5,2\n3,4\n"), {}, InvalidInputError, "numbers ('1.5', '2') where the names"),
     ("ragged row", _text("a,b\n1,2\n3,4,5\n6,7\n"), {}, InvalidInputError, "row 2 has 3 fields where"),
+    ("ragged last row", _text("a,b\n1,2\n1,2,3\n"), {}, InvalidInputError, "row 2 has 3 fields where"),
     ("short row", _text("a,b\n1,2\n3,4\n6\n"), {}, InvalidInputError, "row 3 has 1 fields where"),
     ("words among numbers", _text(MOSTLY), {}, InvalidInputError, "column 'age', row 61 holds 'n.n.' in a column of"),
     ("word in a number", _text("a\nx\n1\n"), {"kinds": {"a": "number"}}, InvalidInputError, "row 1 holds 'x'"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from momentalign.cli.options import Browser, Out
+from momentalign.cli.options import Browser, Out, TableFile
 from momentalign.cli.results import show_page
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ SHOWN = 10
 
 
 def diagnose(
-    source: Annotated[Path, typer.Argument(help="CSV, TSV, Parquet, npz, svmlight, or a folder of images.")],
+    source: TableFile,
     target: Annotated[Path, typer.Argument(help="The other file, with the same columns.")],
     label: Annotated[str | None, typer.Option(help="Column to leave out, where it is there.")] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column that names rows, to leave out.")] = None,

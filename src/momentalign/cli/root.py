@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TextIO
 
 import typer
 
 from momentalign.cli.datasets import datasets
 from momentalign.cli.diagnose import diagnose
+from momentalign.cli.fit import fit
 from momentalign.cli.options import Browser, FirstSeed, Out, Seeds
+from momentalign.cli.predict import predict
 from momentalign.cli.reproduce import reproduce
-from momentalign.cli.results import help_if_alone, show_artificial
+from momentalign.cli.results import INTERRUPTED, help_if_alone, show_artificial
 
 __all__ = ["app", "main"]
 
@@ -24,22 +27,40 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(diagnose)
+app.command()(fit)
+app.command()(predict)
 app.add_typer(datasets, name="datasets")
 app.add_typer(reproduce, name="reproduce")
 
 
 def main() -> None:
     """Run the command line; every error the user can mend becomes one line and exit code 2."""
+    warnings.showwarning = _show_warning
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", code=130)
+        _fail("interrupted", code=INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
         _fail(" ".join(_mendable(error).split()), code=2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,
+) -> None:
+    """Show what was decided for the user as one line; other warnings as Python does."""
+    if category.__name__ == "MomentAlignWarning":
+        typer.echo(f"momentalign: warning: {' '.join(str(message).split())}", err=True)
+    else:
+        typer.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
 
 def _mendable(error: Exception) -> str:

@@ -124,10 +124,10 @@ def _batches(path: Path, scan: Scan, delimiter: str, names: list[str]) -> Iterat
                 ),
             )
         except pyarrow.ArrowInvalid as error:
-            _refuse_ragged(path, ragged, error)
+            _refuse_ragged(path, ragged, error, scan, delimiter)
 
 
-def _refuse_ragged(path: Path, ragged: list[Any], error: Exception) -> None:
+def _refuse_ragged(path: Path, ragged: list[Any], error: Exception, scan: Scan, delimiter: str) -> None:
     if "Empty CSV" in str(error):
         return
     if not ragged:
@@ -136,9 +136,17 @@ def _refuse_ragged(path: Path, ragged: list[Any], error: Exception) -> None:
         ) from error
     row = ragged[0]
     raise InvalidInputError(
-        f"{path}: row {row.number - 1} has {row.actual_columns} fields where the first row names "
+        f"{path}: row {_first_ragged(path, scan, delimiter, row)} has {row.actual_columns} fields where the first row names "
         f"{row.expected_columns} ({row.text!r:.60}); correct the row."
     ) from None
+
+
+def _first_ragged(path: Path, scan: Scan, delimiter: str, row: Any) -> int:
+    """The number of a row that Arrow could not split; it does not always know it itself."""
+    with open_bytes(path) as file:
+        rows = csv.reader(io.TextIOWrapper(file, scan.encoding, newline=""), delimiter=delimiter)
+        lengths = (len(fields) for fields in rows if fields)
+        return next((place for place, length in enumerate(lengths) if length == row.actual_columns), 0)
 
 
 def _refuse_open_quotes(path: Path, scan: Scan, delimiter: str) -> None:

@@ -1,0 +1,275 @@
+"""The page of a fit: what the model is, what shifted between the domains, and how far alignment brought them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from momentalign.report.charts import bars, density_panel
+from momentalign.report.fit_figures import paired_bars, shift_bars
+from momentalign.report.page import PAPER, Section, read_result, render_page, version_words
+from momentalign.report.parts import (
+    Cell,
+    Fact,
+    Sign,
+    definitions,
+    figure,
+    heading,
+    key,
+    percent,
+    row,
+    table,
+    text,
+)
+from momentalign.report.svg import line, path
+
+__all__ = ["fit_page", "fit_table"]
+
+Result = Mapping[str, Any]
+
+KEYS = (
+    "verdict",
+    "interrupted",
+    "label",
+    "source_rows",
+    "target_rows",
+    "features",
+    "classes",
+    "rows",
+    "distance",
+    "shifted",
+    "shares",
+    "units",
+    "evaluation",
+    "notes",
+    "settings",
+    "seconds",
+    "versions",
+)
+NAMES = {"nn": "plain network", "mann": "adapted network"}
+DRAWN, CONFUSED = 20, 12
+NOTHING = Cell("\N{EN DASH}", math.nan)
+
+
+def fit_page(result: Result) -> str:
+    """Return the page of one summary of :func:`momentalign.workflow.fitting.fit_files`."""
+    read_result(result, "fit", KEYS)
+    sections = [
+        Section("Networks", _networks(result)),
+        Section("On the target", _evaluation(result)),
+        Section("Distance, order by order", _orders(result)),
+        Section("What shifted", _shifted(result)),
+        Section("Predicted classes", _shares(result)),
+        Section("Hidden units", _units(result)),
+        Section("How this was made", _making(result)),
+    ]
+    shown = [section for section in sections if section.parts]
+    return render_page(f"A model for {result['label']!r}", result["verdict"], shown, numbers=_numbers(result))
+
+
+def fit_table(result: Result) -> list[list[str]]:
+    """Return the table of networks as words, the first row its head, for a terminal."""
+    return [_columns(result), *([cell.words for cell in _cells(result, entry)] for entry in result["rows"])]
+
+
+def _numbers(result: Result) -> list[Fact]:
+    """Return the numbers to remember."""
+    model, distance = result["rows"][-1], result["distance"]
+    after = f"{sum(distance['after']):.2f}"
+    apart = after if distance["before"] is None else _arrow(f"{sum(distance['before']):.2f}", after)
+    facts = [
+        Fact(percent(model["source_accuracy"]), "of held-out source rows right"),
+        Fact(apart, "central moment discrepancy", f"{distance['by_chance']:.2f} by chance alone"),
+        Fact(f"{model['score']:.3f}", "nuclear norm on the target", "1 sure and even, no label needed"),
+    ]
+    if result["evaluation"] is not None:
+        facts.insert(1, Fact(percent(model["target_accuracy"]), "of labelled target rows right", "evaluation only"))
+    return facts
+
+
+def _networks(result: Result) -> list[Markup]:
+    """Return the table of all networks and of what predicts."""
+    words = [
+        "Held-out source rows show what alignment costs; the nuclear norm of the predictions for the target, 1 where "
+        "they are sure and use every class evenly, needs no label. The distance is the CMD between the hidden "
+        "activations of the domains, before in the plain network and after in the adapted one."
+    ]
+    if result["rows"][-1]["networks"] > 1:
+        words.append(
+            "The adapted networks are combined by least squares on source rows that count as much as they look like "
+            "the target; the last row is what predicts."
+        )
+    if result["settings"]["trained_again"]:
+        words.append("Its networks were then trained again on all rows.")
+    *rows, last = [_cells(result, entry) for entry in result["rows"]]
+    return [text(" ".join(words)), table("Networks", _columns(result), rows, footer=last)]
+
+
+def _columns(result: Result) -> list[str]:
+    columns = ["Method", "Source validation", "Label-free score", "Distance before", "Distance after"]
+    return columns if result["evaluation"] is None else [*columns, "Target accuracy"]
+
+
+def _cells(result: Result, entry: Mapping[str, Any]) -> list[Cell]:
+    cells = [
+        Cell(entry["name"]),
+        _cell(entry["source_accuracy"], share=True),
+        _cell(entry["score"]),
+        _cell(entry["distance_before"]),
+        _cell(entry["distance_after"]),
+    ]
+    return cells if result["evaluation"] is None else [*cells, _cell(entry["target_accuracy"], share=True)]
+
+
+def _cell(value: float | None, *, share: bool = False) -> Cell:
+    if value is None:
+        return NOTHING
+    return Cell(percent(value) if share else f"{value:.3f}", float(f"{value:.5g}"))
+
+
+def _evaluation(result: Result) -> list[Markup]:
+    """Return the confusion matrix, where target labels were given."""
+    found = result["evaluation"]
+    if found is None:
+        return []
+    words = (
+        f"Target labels were used for evaluation only: {percent(found['accuracy'])} of {found['rows']:,} rows with a "
+        f"label in {found['label']!r} are predicted right."
+    )
+    parts = [text(words)]
+    if found["unseen"]:
+        parts.append(text(f"The source has no row of {', '.join(found['unseen'])}; no model could predict them."))
+    if len(result["classes"]) <= CONFUSED:
+        parts.append(_confusion(result["classes"], found))
+    return parts
+
+
+def _confusion(classes: Sequence[str], found: Mapping[str, Any]) -> Markup:
+    names = [*classes, *(["not in the source"] if found["unseen"] else [])]
+    rows = [
+        [Cell(name), *(Cell(f"{count:,}", count) for count in counts)]
+        for name, counts in zip(names, found["confusion"], strict=True)
+    ]
+    columns = ["True class", *(f"predicted {name}" for name in classes)]
+    return table("Target rows by true and predicted class", columns, rows)
+
+
+def _orders(result: Result) -> list[Markup]:
+    """Return the terms of the distance before and after."""
+    before, after = result["distance"]["before"], result["distance"]["after"]
+    if before is None or before == after:
+        return []
+    names = ["1, mean", "2, variance", *(str(order) for order in range(3, len(after) + 1))]
+    title = "Terms of the central moment discrepancy by order: " + "; ".join(
+        f"order {name}: {a:.4f} before, {b:.4f} after" for name, a, b in zip(names, before, after, strict=True)
+    )
+    signs = [Sign(path("M2 2h20v10h-20z", f"ma-bar ma-{name}"), words) for name, words in NAMES.items()]
+    words = "The difference of the means of the hidden activations first, then of central moments about each mean."
+    caption = f"Sum {sum(before):.3f} before, {sum(after):.3f} after"
+    return [text(words), key(signs), figure(bars(names, before, after, title=title), caption, narrow=True)]
+
+
+def _shifted(result: Result) -> list[Markup]:
+    """Return the features whose means shifted most."""
+    shifted = result["shifted"]
+    words = (
+        "Target mean minus source mean in deviations, after the same preprocessing of both domains; "
+        f"the {len(shifted)} largest of {result['features']:,} features."
+    )
+    title = "Standardised mean shifts: " + ", ".join(f"{one['name']} {one['mean_shift']:+.2f}" for one in shifted[:5])
+    rows = [
+        [Cell(one["name"]), Cell(f"{one['mean_shift']:+.2f}", float(f"{one['mean_shift']:.5g}")), _cell(_ratio(one))]
+        for one in shifted
+    ]
+    columns = ["Feature", "Mean shift", "Deviation ratio"]
+    picture = shift_bars([(one["name"], one["mean_shift"]) for one in shifted], title=title)
+    return [text(words), row([figure(picture), table("Most shifted features", columns, rows)], least="20rem")]
+
+
+def _ratio(feature: Mapping[str, Any]) -> float | None:
+    """The deviation in the target over that in the source, if it has any."""
+    source, target = feature["source_deviation"], feature["target_deviation"]
+    return float(target / source) if source else None
+
+
+def _shares(result: Result) -> list[Markup]:
+    """Return the share of each class in the source and among the predictions."""
+    shares = result["shares"]
+    words = (
+        "Shares of the classes among the labels of the source and among the predictions for the target. They differ "
+        "where the target has other shares, or where the model is wrong."
+    )
+    columns = ["Class", "Share in source", "predicted in target"]
+    rows = [
+        [Cell(one["class"]), *(Cell(percent(one[name]), float(f"{one[name]:.5g}")) for name in ("source", "target"))]
+        for one in shares
+    ]
+    listed = table("Classes", columns, rows, tall=True)
+    if len(shares) > DRAWN:
+        return [text(words), listed]
+    title = "Shares of classes: " + "; ".join(
+        f"{one['class']} {percent(one['source'])} in the source, {percent(one['target'])} predicted" for one in shares
+    )
+    picture = paired_bars([(one["class"], one["source"], one["target"]) for one in shares], title=title)
+    signs = [
+        Sign(path("M2 2h20v10h-20z", "ma-bar ma-source"), "source"),
+        Sign(path("M2 2h20v10h-20z", "ma-bar ma-target"), "target, predicted"),
+    ]
+    return [text(words), key(signs), row([figure(picture), listed], least="20rem")]
+
+
+def _units(result: Result) -> list[Markup]:
+    """Return the densities of the units whose means differ most, in each network."""
+    if not result["units"]:
+        return []
+    parts = [
+        text("How strongly the units whose means differ most answer to source and to target rows."),
+        key([Sign(line([2, 22], [7, 7], f"ma-line ma-{domain}"), domain) for domain in ("source", "target")]),
+    ]
+    for name, words in NAMES.items():
+        panels = [_unit(one, words) for one in result["units"] if one["network"] == name]
+        if panels:
+            parts += [heading(f"Most different units of the {words}"), row(panels, least="9.5rem", css="plain")]
+    return parts
+
+
+def _unit(unit: Mapping[str, Any], words: str) -> Markup:
+    note = f"gap {unit['gap']:.2f}"
+    title = f"Activation densities of hidden unit {unit['unit']} of the {words} on source and target: {note}"
+    return figure(density_panel(unit["source"], unit["target"], heading=f"Unit {unit['unit']}", note=note, title=title))
+
+
+def _making(result: Result) -> list[Markup]:
+    """Return data, settings and versions."""
+    settings = result["settings"]
+    pairs: list[tuple[str, str | Markup]] = [
+        ("Source", _data(result, "source", "labelled")),
+        ("Target", _data(result, "target", "unlabelled" if result["evaluation"] is None else "labels set apart")),
+        ("Features", f"{result['features']:,}"),
+        (
+            "Networks",
+            f"{settings['hidden']} sigmoid hidden units, softmax, {settings['optimizer']} with rate "
+            f"{settings['learning_rate']:g}, batches of {settings['batch_size']}, at most {settings['max_epochs']:,} "
+            f"epochs, {settings['seeds']} of each weight",
+        ),
+        ("Method", settings["method"]),
+        ("Device", settings["device"]),
+        ("Time", f"{result['seconds']:.1f} seconds"),
+        *(("Note", note) for note in result["notes"]),
+        ("Versions", version_words(result["versions"])),
+        ("Paper", PAPER),
+    ]
+    return [definitions(pairs)]
+
+
+def _data(result: Result, domain: str, state: str) -> str:
+    rows = f"{result[f'{domain}_rows']:,} rows, {state}"
+    return f"{result[domain]}: {rows}" if domain in result else rows
+
+
+def _arrow(before: str, after: str) -> str:
+    """Write a change in one unbroken piece."""
+    return f"{before}\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}{after}"

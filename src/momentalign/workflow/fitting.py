@@ -1,0 +1,328 @@
+"""From two tables to a model: networks over a grid of weights, combined without target labels.
+
+The combination is that of ``MANNClassifier(weight="auto")``: importance-weighted least squares over the adapted
+networks (Dinu et al. 2023, see :mod:`momentalign.scores.aggregation`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from momentalign.data.tables.preprocessing import Preprocessor
+from momentalign.data.tables.reading import read_table
+from momentalign.data.tables.table import Table, quoted
+from momentalign.errors import InvalidInputError
+from momentalign.estimators.classifier import MANNClassifier
+from momentalign.estimators.inputs import as_float32, encode_labels, joined_task, read_device, split_layers
+from momentalign.moments import read_order
+from momentalign.networks.shallow import Matrix, activations, probabilities
+from momentalign.scores.aggregation import aggregation_coefficients
+from momentalign.scores.importance import importance_weights, logistic_ratio
+from momentalign.selection.splits import split_labelled
+from momentalign.training.recipe import Optimizer, Recipe, Task, TrainedNetwork
+from momentalign.workflow.domain_moments import DomainMoments
+from momentalign.workflow.grid import Point, Progress, grid_points, train_again, train_points
+from momentalign.workflow.model_folder import TableModel, check_folder, save_model
+from momentalign.workflow.summary import Fit, summarise
+from momentalign.workflow.truth import read_truth
+
+__all__ = ["METHODS", "FitResult", "fit_files", "fit_tables"]
+
+METHODS = ("cmd", "cv-cmd", "mmd", "coral", "dann", "none")
+"""Names of the distances; "none" trains the plain network alone."""
+
+HIDDEN, BATCH, MOST_EPOCHS, FEWEST_EPOCHS, PATIENCE = 50, 300, 1500, 10, 10
+# As many updates as the paper's longest training on reviews; a large table gets there in fewer epochs.
+UPDATES = 10_000
+HELD_OUT, MOST_HELD_OUT = 0.3, 10_000
+# Below this part of the source, rows that were held out are not worth a second training.
+WORTH_TRAINING_AGAIN = 0.2
+# Rows that the importance weights and the combination look at.
+SEEN = 10_000
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """A fitted model and what there is to say about it.
+
+    Attributes
+    ----------
+    model
+        What :func:`~momentalign.workflow.model_folder.save_model` writes and
+        :func:`~momentalign.workflow.predicting.predict_file` reads.
+    summary
+        All that the command prints and the page shows, as plain JSON.
+    """
+
+    model: TableModel
+    summary: Mapping[str, Any]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether ^C cut the training short; the model is that of the networks that were finished."""
+        return bool(self.summary["interrupted"])
+
+
+def fit_files(
+    source: str | Path,
+    target: str | Path,
+    *,
+    label: str,
+    out: str | Path,
+    method: str = "cmd",
+    seeds: int = 1,
+    max_epochs: int | None = None,
+    device: str = "auto",
+    text: str | None = None,
+    target_label: str | None = None,
+    regression: bool = False,
+    id_column: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> FitResult:
+    """Fit a model to two files and write its folder.
+
+    Parameters
+    ----------
+    source, target
+        Files or folders of images, see :func:`~momentalign.data.tables.reading.read_table`.
+    label
+        Column of the source's labels. A column of this name in the target is not looked at.
+    out
+        The model folder to write.
+    target_label
+        Column of the target's labels, for evaluation only: they are set apart before anything is fitted and compared
+        with the predictions of the finished model.
+    id_column
+        Column that identifies rows; it is set apart, and predictions keep it.
+    method, seeds, max_epochs, device, text, regression, strict, progress
+        As for :func:`fit_tables`.
+    """
+    _refuse_bad_options(method, seeds, max_epochs, regression)
+    check_folder(out)
+    ours = read_table(source, label=label, id_column=id_column)
+    theirs = _read_target(target, label, target_label, id_column)
+    result = fit_tables(
+        ours,
+        theirs,
+        label=label,
+        method=method,
+        seeds=seeds,
+        max_epochs=max_epochs,
+        device=device,
+        text=text,
+        target_label=target_label,
+        id_column=id_column,
+        strict=strict,
+        progress=progress,
+    )
+    summary = {**result.summary, "source": str(source), "target": str(target), "model": str(out)}
+    save_model(result.model, out)
+    return replace(result, summary=summary)
+
+
+def fit_tables(
+    source: Table,
+    target: Table,
+    *,
+    label: str = "label",
+    method: str = "cmd",
+    seeds: int = 1,
+    max_epochs: int | None = None,
+    device: str = "auto",
+    text: str | None = None,
+    target_label: str | None = None,
+    regression: bool = False,
+    id_column: str | None = None,
+    strict: bool = False,
+    progress: Progress | None = None,
+) -> FitResult:
+    """Fit a model to a labelled source and an unlabelled target.
+
+    Parameters
+    ----------
+    source, target
+        Tables; the labels of the target are compared with predictions where `target_label` is given, else not used.
+    label, id_column
+        Names to keep with the model.
+    method
+        ``"cmd"``, ``"cv-cmd"``, ``"mmd"``, ``"coral"``, ``"dann"``, or ``"none"`` for the plain network.
+    seeds
+        Networks to train with each weight.
+    max_epochs
+        Most epochs of a network; None takes as many as give 10,000 updates, at least 10 and at most 1,500.
+    device
+        ``"cpu"``, ``"cuda"``, ... or ``"auto"``: a GPU if there is one.
+    text
+        A column of free text.
+    target_label
+        Name of the target's labels, for evaluation only.
+    regression
+        Whether labels are numbers to predict; not possible yet.
+    strict
+        Whether a column that only one domain has is an error.
+    progress
+        Called after every epoch with the number of finished epochs and of all.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> random = np.random.default_rng(0)
+    >>> x, y = random.normal(size=(60, 2)), np.repeat(["left", "right"], 30)
+    >>> x[y == "right"] += 3
+    >>> frames = [pd.DataFrame(x + shift, columns=["a", "b"]) for shift in (0.0, 1.0)]
+    >>> result = fit_tables(Table(frames[0], y), Table(frames[1]), max_epochs=50)
+    >>> result.model.estimator.classes_.tolist(), len(result.summary["rows"])
+    (['left', 'right'], 6)
+    """
+    started = time.perf_counter()
+    _refuse_bad_options(method, seeds, max_epochs, regression)
+    if source.labels is None:
+        raise InvalidInputError(f"the source has no labels; name their column, for instance label={label!r}.")
+    points = grid_points(None if method == "none" else method, seeds=seeds)
+    place = read_device(device)
+    preprocessor = Preprocessor(text=text, strict=strict).fit(source, X_target=target)
+    rows, others = (as_float32(preprocessor.transform(part), "the table") for part in (source, target))
+    classes, codes = encode_labels(source.labels)
+    truth = None if target_label is None else read_truth(target, target_label, classes)
+    task = _task(rows, codes, others, len(classes))
+    recipe = _recipe(task, max_epochs)
+    networks, interrupted = train_points(points, task, recipe, device=place, progress=progress)
+    if not networks:
+        raise KeyboardInterrupt
+    coefficients = _combine(networks, task)
+    if not interrupted and _is_worth_training_again(task):
+        used = {point: networks[point] for point in coefficients}
+        again, interrupted = train_again(used, joined_task(task), recipe, device=place, progress=progress)
+    else:
+        again = networks
+    estimator = _estimator(again, coefficients, classes, recipe, method, features=rows.shape[1])
+    model = TableModel(estimator, preprocessor, DomainMoments.of(others), label, id_column)
+    fit = Fit(model, task, networks, coefficients, rows, others, codes, truth, interrupted)
+    settings = _settings(method, seeds, recipe, place, trained_again=again is not networks)
+    seconds = time.perf_counter() - started
+    return FitResult(model, {**summarise(fit), "settings": settings, "seconds": round(seconds, 2)})
+
+
+def _refuse_bad_options(method: str, seeds: int, max_epochs: int | None, regression: bool) -> None:
+    """Say what cannot work before files are read."""
+    if regression:  # The one place to change when there is a regressor.
+        raise InvalidInputError("regression=True: there is no regressor yet; leave it out to predict classes.")
+    if method not in METHODS:
+        raise InvalidInputError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+    read_order(seeds, "seeds", example="1")
+    if max_epochs is not None:
+        read_order(max_epochs, "max_epochs", example="100")
+
+
+def _read_target(path: str | Path, label: str, target_label: str | None, id_column: str | None) -> Table:
+    """Read the target with every column apart that could hold its labels."""
+    table = read_table(path, label=target_label or label, label_required=False, id_column=id_column)
+    if target_label is not None and table.labels is None:
+        raise InvalidInputError(
+            f"{path} has no label column {target_label!r}; its columns are {quoted(table.columns)}."
+        )
+    if target_label is None or target_label == label or label not in table.columns:
+        return table if target_label is not None else replace(table, labels=None)
+    return replace(table, rows=table.rows.drop(columns=label))  # type: ignore[union-attr]
+
+
+def _task(rows: Matrix, codes: NDArray[np.intp], others: Matrix, n_classes: int) -> Task:
+    """Hold out a part of the source and shuffle the target: batches are cut in order."""
+    share = max(1.0 - HELD_OUT, 1.0 - MOST_HELD_OUT / len(codes))
+    training, held_out = split_labelled(codes, share=share, seed=0)
+    order = np.random.default_rng([0, 1]).permutation(others.shape[0])
+    return Task(rows[training], codes[training], others[order], n_classes, rows[held_out], codes[held_out])
+
+
+def _recipe(task: Task, max_epochs: int | None) -> Recipe:
+    # Sparse rows as in the paper's reviews; on dense ones Adam is as good in a fraction of the epochs.
+    optimizer = Optimizer("adagrad") if sparse.issparse(task.source) else Optimizer("adam", 0.003)
+    # Nine trainings are worth compiling, however short each is.
+    recipe = Recipe(hidden=(HIDDEN,), optimizer=optimizer, batch_size=BATCH, patience=PATIENCE, compiled=True)
+    if max_epochs is None:
+        epochs = math.ceil(UPDATES / len(recipe.epoch(task)))
+        return replace(recipe, max_epochs=min(max(epochs, FEWEST_EPOCHS), MOST_EPOCHS))
+    return replace(recipe, max_epochs=max_epochs)
+
+
+def _combine(networks: Mapping[Point, TrainedNetwork], task: Task) -> dict[Point, float]:
+    """Return the coefficient of each network of the combination: the adapted ones, or the plain ones alone."""
+    adapted = [point for point in networks if point.weight] or list(networks)
+    if len(adapted) == 1:
+        return {adapted[0]: 1.0}
+    layers = [networks[point].layers for point in adapted]
+    target = task.target[:SEEN]  # type: ignore[index]
+    hidden = [activations(layers[0], rows).astype(np.float64) for rows in (task.validation, target)]
+    # About 0 the classifier that tells the domains apart needs far fewer steps.
+    hidden = [part - hidden[1].mean(axis=0) for part in hidden]
+    folds = min(5, *(len(part) for part in hidden))
+    ratio = np.ones(len(hidden[0]))
+    if folds > 1:
+        ratio = logistic_ratio(source=hidden[0], target=hidden[1], folds=folds)
+    found = aggregation_coefficients(
+        target=np.stack([probabilities(network, target) for network in layers]),
+        source=np.stack([probabilities(network, task.validation) for network in layers]),
+        labels=task.validation_labels,  # type: ignore[arg-type]
+        weights=importance_weights(ratio=ratio),
+    )
+    return dict(zip(adapted, found.tolist(), strict=True))
+
+
+def _is_worth_training_again(task: Task) -> bool:
+    held_out = task.validation.shape[0]  # type: ignore[union-attr]
+    return bool(held_out > WORTH_TRAINING_AGAIN * (held_out + task.source.shape[0]))
+
+
+def _estimator(
+    networks: Mapping[Point, TrainedNetwork],
+    coefficients: Mapping[Point, float],
+    classes: NDArray[Any],
+    recipe: Recipe,
+    method: str,
+    *,
+    features: int,
+) -> MANNClassifier:
+    """Return a classifier with these networks; its hidden activations are those of the largest coefficient."""
+    model = MANNClassifier(
+        hidden=recipe.hidden,
+        discrepancy=None if method == "none" else method,
+        weight="auto",
+        optimizer=recipe.optimizer.name,
+        learning_rate=recipe.optimizer.learning_rate,
+        batch_size=recipe.batch_size,
+        max_epochs=recipe.max_epochs,
+        patience=recipe.patience,
+        random_state=0,
+    )
+    largest = max(coefficients, key=lambda point: coefficients[point])
+    model.classes_, model.n_features_in_ = classes, features
+    model.networks_ = [split_layers(networks[point].layers) for point in coefficients]
+    model.coefficients_ = np.array(list(coefficients.values()))
+    model.coefs_, model.intercepts_ = split_layers(networks[largest].layers)
+    model.n_epochs_, model.best_epoch_ = networks[largest].n_epochs, networks[largest].best_epoch
+    model.history_ = dict(vars(networks[largest].history))
+    return model
+
+
+def _settings(method: str, seeds: int, recipe: Recipe, device: str, *, trained_again: bool) -> dict[str, Any]:
+    return {
+        "method": method,
+        "seeds": seeds,
+        "hidden": HIDDEN,
+        "optimizer": recipe.optimizer.name,
+        "learning_rate": recipe.optimizer.rate,
+        "batch_size": recipe.batch_size,
+        "max_epochs": recipe.max_epochs,
+        "device": device,
+        "trained_again": trained_again,
+    }

@@ -1,0 +1,139 @@
+"""Predictions for a file of any size, chunk by chunk, in the order of its rows, and whether its rows have drifted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from momentalign.data.tables.libraries import need
+from momentalign.data.tables.opening import find_path
+from momentalign.data.tables.reading import read_chunks
+from momentalign.data.tables.table import Table
+from momentalign.errors import InvalidInputError, MomentAlignWarning
+from momentalign.workflow.domain_moments import DomainMoments
+from momentalign.workflow.drift import Drift, find_drift
+from momentalign.workflow.model_folder import TableModel, load_model
+from momentalign.workflow.outputs import open_output
+from momentalign.workflow.threads import cores, in_order
+
+__all__ = ["PREDICTION", "PredictSummary", "predict_file"]
+
+PREDICTION = "prediction"
+"""The column of the predicted class; with `proba` the columns after it are named by :data:`PROBABILITY`."""
+PROBABILITY = "probability_{}"
+
+
+@dataclass(frozen=True)
+class PredictSummary:
+    """How many rows were predicted, how many of each class, and whether they drifted."""
+
+    rows: int
+    classes: dict[str, int]
+    drift: Drift
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain JSON."""
+        return {"kind": "predict", "rows": self.rows, "classes": self.classes, "drift": self.drift.to_dict()}
+
+
+def predict_file(
+    model: TableModel | str | Path,
+    data: str | Path,
+    *,
+    out: str | Path | None = None,
+    proba: bool = False,
+    id_column: str | None = None,
+    chunk_rows: int = 65_536,
+    progress: Callable[[int], None] | None = None,
+) -> PredictSummary:
+    """Predict the class of every row of a file.
+
+    Parameters
+    ----------
+    model
+        A model or its folder.
+    data
+        A file of the columns the model was trained with, in any order; others are left out.
+    out
+        The file to write: ``.csv``, ``.tsv`` or ``.parquet``; None writes CSV to standard output. On any error an
+        earlier file of this name stays as it was.
+    proba
+        Whether to write the probability of each class too.
+    id_column
+        Column to keep beside the predictions; None takes the model's, if it has one.
+    chunk_rows
+        Rows in memory at a time.
+    progress
+        Called after every chunk with the number of rows so far.
+
+    Warns
+    -----
+    MomentAlignWarning
+        If the rows have drifted away from the target that the model was adapted to.
+    """
+    fitted = model if isinstance(model, TableModel) else load_model(model)
+    place = None if out is None else Path(out)
+    if place is not None and place.exists() and place.samefile(find_path(data)):
+        raise InvalidInputError(f"out={str(place)!r} is the file that is read; give another name.")
+    kept = id_column or fitted.id_column
+    counts = np.zeros(len(fitted.estimator.classes_), dtype=np.int64)
+    moments: DomainMoments | None = None
+
+    def work(table: Table) -> tuple[DomainMoments, NDArray[np.intp], Any]:
+        rows = fitted.preprocessor.transform(table)
+        chances = fitted.estimator.predict_proba(rows)
+        codes = chances.argmax(axis=1)
+        return DomainMoments.of(rows), codes, _columns(fitted, table, kept, codes, chances if proba else None)
+
+    finished = in_order(work, _chunks(fitted, data, kept, chunk_rows), threads=cores())
+    with open_output(place) as write, closing(finished):
+        for found, codes, columns in finished:
+            moments = found if moments is None else moments + found
+            counts += np.bincount(codes, minlength=len(counts))
+            write(columns)
+            if progress is not None:
+                progress(moments.count)
+    assert moments is not None  # noqa: S101  (a file without rows is refused by its reader)
+    drift = find_drift(moments, fitted.moments, fitted.feature_names)
+    if drift.found:
+        warnings.warn(drift.words, MomentAlignWarning, stacklevel=2)
+    classes = {str(name): int(count) for name, count in zip(fitted.estimator.classes_, counts, strict=True)}
+    return PredictSummary(moments.count, classes, drift)
+
+
+def _chunks(model: TableModel, data: str | Path, id_column: str | None, rows: int) -> Iterator[Table]:
+    named = model.preprocessor.form_ == "columns"
+    return read_chunks(
+        data,
+        rows=rows,
+        id_column=id_column,
+        columns=model.preprocessor.columns_ if named else None,
+        kinds=model.preprocessor.kinds_ if named else None,
+    )
+
+
+def _columns(
+    model: TableModel,
+    table: Table,
+    id_column: str | None,
+    codes: NDArray[np.intp],
+    chances: NDArray[np.floating[Any]] | None,
+) -> Any:
+    """Return what is written for some rows: identifiers, predictions, probabilities."""
+    pyarrow = need("pyarrow")
+    classes = model.estimator.classes_
+    columns: dict[str, Any] = {}
+    if table.ids is not None:
+        columns[str(id_column)] = pyarrow.array(table.ids, from_pandas=True)
+    names = pyarrow.array(classes.tolist())
+    columns[PREDICTION] = names.take(pyarrow.array(codes))
+    for place, name in enumerate(classes if chances is not None else ()):
+        columns[PROBABILITY.format(name)] = pyarrow.array(chances[:, place])  # type: ignore[index]
+    return pyarrow.table(columns)

@@ -1,0 +1,243 @@
+"""What there is to say about a fit, as plain JSON: the table of networks, distances, what shifted, and a verdict.
+
+Target labels are compared with predictions here and nowhere else, after the model is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy
+from numpy.typing import NDArray
+
+from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
+from momentalign.scores.aggregation import aggregated_probabilities
+from momentalign.scores.nuclear_norm import nuclear_norm
+from momentalign.training.recipe import Task, TrainedNetwork
+from momentalign.version import __version__
+from momentalign.workflow.domain_moments import DomainMoments
+from momentalign.workflow.drift import standardised_shift
+from momentalign.workflow.grid import Point
+from momentalign.workflow.model_folder import TableModel
+from momentalign.workflow.truth import Truth
+from momentalign.workflow.verdict import verdict
+
+__all__ = ["Fit", "summarise"]
+
+Floats = NDArray[np.float64]
+
+# Rows of each domain that distances and scores look at.
+SEEN = 10_000
+SHIFTED, UNITS, DOTS, RELABELLINGS = 20, 5, 200, 5
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A finished fit: the model, the networks it was made of, and the data."""
+
+    model: TableModel
+    task: Task
+    networks: Mapping[Point, TrainedNetwork]
+    coefficients: Mapping[Point, float]
+    rows: Matrix
+    others: Matrix
+    codes: NDArray[np.intp]
+    truth: Truth | None
+    interrupted: bool
+
+    @property
+    def largest(self) -> Point:
+        """The network with the largest coefficient."""
+        return max(self.coefficients, key=lambda point: self.coefficients[point])
+
+    @property
+    def plain(self) -> Point | None:
+        """The first plain network, if it was finished."""
+        return next((point for point in self.networks if not point.weight), None)
+
+    def stacked(self, rows: Matrix) -> Floats:
+        """Probabilities of the combined networks, (networks, rows, classes)."""
+        return np.stack([_chances(self.networks[point].layers, rows) for point in self.coefficients])
+
+
+def summarise(fit: Fit) -> dict[str, Any]:
+    """Return everything but the settings."""
+    final = fit.model.estimator.predict_proba(fit.others).argmax(axis=1)
+    ours, theirs = _some(fit.rows, SEEN), _some(fit.others, SEEN)
+    rows = [*_networks(fit, ours, theirs), _combination(fit, ours, theirs, final)]
+    summary = {
+        "kind": "fit",
+        "interrupted": fit.interrupted,
+        "label": fit.model.label,
+        "source_rows": int(fit.rows.shape[0]),
+        "target_rows": int(fit.others.shape[0]),
+        "features": int(fit.rows.shape[1]),
+        "classes": [str(name) for name in fit.model.estimator.classes_],
+        "rows": rows,
+        "distance": _distance(fit, ours, theirs),
+        "shifted": _shifted(fit),
+        "shares": _shares(fit, final),
+        "units": _units(fit, ours, theirs),
+        "evaluation": None if fit.truth is None else fit.truth.evaluation(final),
+        "notes": list(fit.model.preprocessor.notes_),
+        "versions": {"momentalign": __version__, "numpy": np.__version__, "scipy": scipy.__version__},
+    }
+    return {**summary, "verdict": verdict(summary)}
+
+
+def _networks(fit: Fit, ours: Matrix, theirs: Matrix) -> list[dict[str, Any]]:
+    """One row per weight, means over seeds."""
+    table = []
+    for weight in sorted({point.weight for point in fit.networks}):
+        points = [point for point in fit.networks if point.weight == weight]
+        each = [_figures(fit, point, ours, theirs) for point in points]
+        name = f"{points[0].method}, weight {weight:g}" if weight else "plain network"
+        table.append({"name": name, "weight": weight, "networks": len(points), **_means(each)})
+    return table
+
+
+def _figures(fit: Fit, point: Point, ours: Matrix, theirs: Matrix) -> dict[str, float | None]:
+    layers = fit.networks[point].layers
+    plain = fit.networks.get(Point(point.seed, 0.0, None))
+    return {
+        "source_accuracy": _accuracy(_chances(layers, fit.task.validation), fit),
+        "score": nuclear_norm(probabilities=_chances(layers, theirs)),
+        "distance_before": None if plain is None else sum(_terms(plain.layers, ours, theirs)),
+        "distance_after": sum(_terms(layers, ours, theirs)),
+        "target_accuracy": None
+        if fit.truth is None
+        else fit.truth.accuracy(_chances(layers, fit.others).argmax(axis=1)),
+        "coefficient": fit.coefficients.get(point),
+        "epochs": float(fit.networks[point].best_epoch),
+    }
+
+
+def _means(each: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+    """Means of the figures that all networks have."""
+    columns = {name: [figures[name] for figures in each] for name in each[0]}
+    return {
+        name: None if any(value is None for value in values) else float(np.mean([value or 0.0 for value in values]))
+        for name, values in columns.items()
+    }
+
+
+def _combination(fit: Fit, ours: Matrix, theirs: Matrix, final: NDArray[np.intp]) -> dict[str, Any]:
+    """The row of what predicts: the combination of networks, or the only one."""
+    factors = list(fit.coefficients.values())
+    held_out, target = (
+        aggregated_probabilities(coefficients=factors, predictions=fit.stacked(rows))
+        for rows in (fit.task.validation, theirs)
+    )
+    largest = _figures(fit, fit.largest, ours, theirs)
+    return {
+        "name": f"combination of {len(factors)}" if len(factors) > 1 else "the only network",
+        "weight": None,
+        "networks": len(factors),
+        "source_accuracy": _accuracy(held_out, fit),
+        "score": nuclear_norm(probabilities=target),
+        "distance_before": largest["distance_before"],
+        "distance_after": largest["distance_after"],
+        "target_accuracy": None if fit.truth is None else fit.truth.accuracy(final),
+        "coefficient": None,
+        "epochs": None,
+    }
+
+
+def _distance(fit: Fit, ours: Matrix, theirs: Matrix) -> dict[str, Any]:
+    """The CMD of the hidden activations order by order, and the sum that two samples of one domain would give."""
+    plain = fit.plain
+    first = fit.networks[plain if plain is not None else fit.largest].layers
+    hidden = [activations(first, rows) for rows in (ours, theirs)]
+    return {
+        "before": None if plain is None else _terms(first, ours, theirs),
+        "after": _terms(fit.networks[fit.largest].layers, ours, theirs),
+        "by_chance": _by_chance(hidden[0], hidden[1]),
+    }
+
+
+def _by_chance(source: NDArray[Any], target: NDArray[Any]) -> float:
+    """The mean CMD of two samples of these sizes after random relabellings of the rows."""
+    rows, random = np.concatenate([source, target]), np.random.default_rng(0)
+    sums = []
+    for _ in range(RELABELLINGS):
+        order = random.permutation(len(rows))
+        sums.append(sum(_cmd_terms(rows[order[: len(source)]], rows[order[len(source) :]])))
+    return float(np.mean(sums))
+
+
+def _shifted(fit: Fit) -> list[dict[str, Any]]:
+    """The features whose means shifted most between the domains."""
+    source, target = DomainMoments.of(fit.rows), fit.model.moments
+    shift, names = standardised_shift(source, target), fit.model.feature_names
+    order = np.argsort(-np.abs(shift), kind="stable")[:SHIFTED]
+    return [
+        {
+            "name": names[place],
+            "mean_shift": float(shift[place]),
+            "source_deviation": float(source.deviation[place]),
+            "target_deviation": float(target.deviation[place]),
+        }
+        for place in order
+    ]
+
+
+def _shares(fit: Fit, final: NDArray[np.intp]) -> list[dict[str, Any]]:
+    """The share of each class in the source and among the predictions for the target."""
+    classes = fit.model.estimator.classes_
+    source, target = (np.bincount(codes, minlength=len(classes)) / len(codes) for codes in (fit.codes, final))
+    return [
+        {"class": str(name), "source": float(ours), "target": float(theirs)}
+        for name, ours, theirs in zip(classes, source, target, strict=True)
+    ]
+
+
+def _units(fit: Fit, ours: Matrix, theirs: Matrix) -> list[dict[str, Any]]:
+    """Activations of the units that differ most before alignment, and of those that differ most after it."""
+    if min(ours.shape[0], theirs.shape[0]) < 2:  # One row has no density.
+        return []
+    networks = {"nn": fit.plain, "mann": fit.largest if fit.largest.weight else None}
+    shown = []
+    for name, point in networks.items():
+        if point is None:
+            continue
+        hidden = [activations(fit.networks[point].layers, rows) for rows in (ours, theirs)]
+        gaps = np.abs(hidden[0].mean(axis=0) - hidden[1].mean(axis=0))
+        for unit in np.argsort(-gaps, kind="stable")[:UNITS]:
+            samples = [np.round(_some(part, DOTS)[:, unit].astype(float), 4).tolist() for part in hidden]
+            shown.append(
+                {
+                    "network": name,
+                    "unit": int(unit) + 1,
+                    "gap": float(gaps[unit]),
+                    "source": samples[0],
+                    "target": samples[1],
+                }
+            )
+    return shown
+
+
+def _some(rows: Matrix, most: int) -> Matrix:
+    """At most so many rows, drawn at random, in order."""
+    if rows.shape[0] <= most:
+        return rows
+    return rows[np.sort(np.random.default_rng(0).choice(rows.shape[0], most, replace=False))]
+
+
+def _terms(layers: Sequence[Layer], ours: Matrix, theirs: Matrix) -> list[float]:
+    return _cmd_terms(activations(layers, ours), activations(layers, theirs))
+
+
+def _cmd_terms(source: NDArray[Any], target: NDArray[Any]) -> list[float]:
+    return [float(term) for term in cmd_terms(source, target)]
+
+
+def _chances(layers: Sequence[Layer], rows: Matrix) -> Floats:
+    return np.asarray(probabilities(layers, rows), dtype=np.float64)
+
+
+def _accuracy(chances: Floats, fit: Fit) -> float:
+    return float((chances.argmax(axis=1) == fit.task.validation_labels).mean())

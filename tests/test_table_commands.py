@@ -1,0 +1,136 @@
+"""From two files to predictions on the command line: real processes, and every error one line with its remedy."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+COMMAND = [sys.executable, "-m", "momentalign"]
+
+
+def run(*arguments, cwd=None):
+    return subprocess.run([*COMMAND, *map(str, arguments)], cwd=cwd, capture_output=True, text=True)
+
+
+def customers(rows, *, shifted, seed):
+    random = np.random.default_rng(seed)
+    spend, visits = random.normal(1.0 * shifted, 1.0, rows), random.normal(0.0, 1.0 + shifted, rows)
+    return pd.DataFrame(
+        {
+            "id": [f"c{row}" for row in range(rows)],
+            "spend": spend,
+            "visits": visits,
+            "city": random.choice(["Linz", "Wien"], rows),
+            "churn": np.where(spend - shifted + 0.5 * visits > 0, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two files of customers, and a model made of them by the command."""
+    place = tmp_path_factory.mktemp("customers")
+    customers(400, shifted=0, seed=0).to_csv(place / "last.csv", index=False)
+    customers(300, shifted=1, seed=1).drop(columns="churn").to_csv(place / "this.csv", index=False)
+    answer = run(
+        *("fit", "last.csv", "this.csv", "--label", "churn", "--id", "id", "--out", "model", "--max-epochs", 30),
+        cwd=place,
+    )
+    assert answer.returncode == 0, answer.stderr
+    (place / "fit.txt").write_text(answer.stdout)
+    return place
+
+
+def test_fit_prints_a_table_and_a_verdict_and_writes_model_and_page(folder):
+    words = (folder / "fit.txt").read_text()
+    assert "plain network" in words
+    assert "cmd, weight 1" in words
+    assert "combination of 4" in words
+    assert "CMD" in words.splitlines()[-3]  # the verdict, before the places of model and page
+    names = {file.name for file in (folder / "model").iterdir()}
+    assert {"manifest.json", "report.html"} < names
+
+
+def test_predict_keeps_rows_in_order_with_their_names(folder):
+    answer = run("predict", "model", "this.csv", "--out", "p.csv", "--proba", cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    predictions = pd.read_csv(folder / "p.csv")
+    assert predictions["id"].tolist() == [f"c{row}" for row in range(300)]
+    chances = predictions[["probability_no", "probability_yes"]].to_numpy()
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0, atol=1e-5)
+    assert (predictions["prediction"] == np.where(chances[:, 1] > 0.5, "yes", "no")).all()
+    truth = customers(300, shifted=1, seed=1)["churn"]
+    assert (predictions["prediction"] == truth).mean() > 0.75
+
+
+def test_predict_prints_to_a_pipe_and_warns_of_drift(folder):
+    answer = run("predict", "model", "last.csv", cwd=folder)
+    assert answer.returncode == 0
+    assert len(answer.stdout.splitlines()) == 401
+    assert answer.stderr.startswith("momentalign: warning: the data have drifted away")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_fit_for_machines_prints_json_alone(folder):
+    answer = run(
+        *("fit", "last.csv", "last.csv", "--label", "churn", "--target-label", "churn", "--id", "id", "--out", "other"),
+        *("--max-epochs", 3, "--method", "none", "--json"),
+        cwd=folder,
+    )
+    summary = json.loads(answer.stdout)
+    assert summary["kind"] == "fit"
+    assert summary["evaluation"] is not None
+
+
+def test_diagnose_says_what_shifted(folder):
+    answer = run("diagnose", "last.csv", "this.csv", "--label", "churn", "--id", "id", "--permutations", 99, cwd=folder)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith("Strong shift: ")
+    page = folder / "momentalign-diagnosis.html"
+    assert page.is_file()
+    assert json.loads(page.with_suffix(".json").read_text())["verdict"]["level"] == "strong"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fit", "nowhere.csv", "this.csv", "--label", "churn"), "nowhere.csv is not there"),
+        (("fit", "last.csv", "this.csv", "--label", "chrun"), "no label column 'chrun'; its columns are"),
+        (("fit", "last.csv", "empty.csv", "--label", "churn"), "empty.csv"),
+        (("predict", "empty.csv", "this.csv"), "empty.csv"),
+        (("predict", "model", "fewer.csv"), "'visits'"),
+        (("diagnose", "last.csv", "ragged.csv"), "ragged.csv"),
+    ],
+)
+def test_what_the_user_can_mend_is_one_line_and_leaves_nothing(folder, arguments, words):
+    (folder / "empty.csv").write_text("")
+    (folder / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
+    (folder / "fewer.csv").write_text("id,spend,city\nc1,2.0,Linz\n")
+    before = sorted(folder.iterdir())
+    answer = run(*arguments, *(("--out", "fresh") if arguments[0] == "fit" else ()), cwd=folder)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("momentalign: ")
+    assert words in answer.stderr
+    assert answer.stderr.count("\n") == 1
+    assert sorted(folder.iterdir()) == before
+
+
+def test_interrupted_it_leaves_with_130_and_a_whole_model_or_none(folder):
+    arguments = ["fit", "last.csv", "this.csv", "--label", "churn", "--id", "id", "--out", "cut", "--seeds", "40"]
+    process = subprocess.Popen([*COMMAND, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=120)
+    if process.returncode == 0:
+        pytest.skip("it was done before the signal came")
+    assert process.returncode == 130
+    assert "Traceback" not in words
+    if (folder / "cut").exists():
+        assert run("predict", "cut", "this.csv", "--out", os.devnull + ".csv", cwd=folder).returncode in (0, 2)
+        assert (folder / "cut" / "manifest.json").is_file()

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import resource
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import momentalign as ma
+from momentalign.data.tables.table import Table
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MomentAlignError
+from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.workflow.fitting import FitResult, fit_tables
+from momentalign.workflow.model_folder import check_folder, load_model, save_model
+
+Content = Callable[[Path], dict[str, Any]]
+
+
+def test_a_model_is_read_back_whole(fitted: FitResult, folder: Path, tables: tuple[Table, Table]):
+    loaded = load_model(folder)
+    rows = fitted.model.preprocessor.transform(tables[1])
+    np.testing.assert_array_equal(loaded.preprocessor.transform(tables[1]), rows)
+    np.testing.assert_array_equal(loaded.estimator.predict_proba(rows), fitted.model.estimator.predict_proba(rows))
+    np.testing.assert_array_equal(loaded.moments.central, fitted.model.moments.central)
+    assert (loaded.label, loaded.id_column, loaded.moments.count) == ("grape", "bottle", 89)
+    np.testing.assert_array_equal(ma.load(folder).predict(rows), loaded.estimator.predict(rows))
+
+
+def test_every_flipped_byte_is_noticed(folder: Path, content: Content):
+    random = np.random.default_rng(0)
+    for name, whole in content(folder).items():
+        for place in random.integers(0, len(whole), 40).tolist():
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << int(random.integers(8))
+            (folder / name).write_bytes(damaged)
+            with pytest.raises(MomentAlignError) as caught:
+                load_model(folder)
+            assert "\n" not in str(caught.value)
+        (folder / name).write_bytes(whole)
+    load_model(folder)
+
+
+def test_every_cut_and_every_missing_file_is_noticed(folder: Path, content: Content):
+    for name, whole in content(folder).items():
+        (folder / name).write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(DamagedFileError):
+            load_model(folder)
+        (folder / name).unlink()
+        with pytest.raises((DamagedFileError, DataNotFoundError)):
+            load_model(folder)
+        (folder / name).write_bytes(whole)
+    load_model(folder)
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Write a manifest that is whole but says something else."""
+    arrays, description = read_folder(folder)
+    change(description["table"])
+    write_folder(folder, arrays, description)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda table: table.update(version=2), "version 2, this one reads 1: upgrade momentalign"),
+        (lambda table: table.update(version="1"), "version '1'"),
+        (lambda table: table.update(label=None), "names of the label"),
+        (lambda table: table.update(id_column=3), "names of the label"),
+        (lambda table: table.pop("label"), "label"),
+        (lambda table: table["preprocessor"].update(version=9), "preprocessing"),
+        (lambda table: table["preprocessor"]["columns"].pop(), "12 features for networks of 13"),
+        (lambda table: table["target_moments"]["mean"].pop(), "moments of 13 features"),
+        (lambda table: table.update(target_moments=[]), "does not describe a model"),
+    ],
+)
+def test_a_forged_or_newer_description_builds_nothing(folder: Path, change: Callable, words: str):
+    rewrite(folder, change)
+    with pytest.raises(DamagedFileError, match=words):
+        load_model(folder)
+
+
+def test_a_newer_format_is_refused(folder: Path):
+    manifest = folder / "manifest.json"
+    body = json.loads(manifest.read_bytes())
+    del body["digest"]
+    body["format_version"] = 2
+
+    def canonical(part: dict[str, Any]) -> bytes:
+        return json.dumps(part, sort_keys=True, indent=1, ensure_ascii=False).encode()
+
+    manifest.write_bytes(canonical({**body, "digest": hashlib.sha256(canonical(body)).hexdigest()}))
+    with pytest.raises(DamagedFileError, match=r"written by a newer momentalign .* upgrade"):
+        load_model(folder)
+
+
+def test_an_estimator_alone_is_no_model_for_files(tmp_path: Path):
+    ma.MANNClassifier(hidden=(3,), max_epochs=2, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]).save(
+        tmp_path
+    )
+    with pytest.raises(InvalidInputError, match="without the preprocessing of a file"):
+        load_model(tmp_path)
+    with pytest.raises(DataNotFoundError):
+        load_model(tmp_path / "absent")
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """No file of this process may grow beyond some bytes, as if the disk were full; undone after the test."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("file", ["weights", "manifest"])
+def test_a_full_disk_leaves_the_old_model(
+    fitted: FitResult,
+    tables: tuple[Table, Table],
+    folder: Path,
+    tmp_path: Path,
+    content: Content,
+    full_disk: Callable[[int], None],
+    file: str,
+):
+    (size,) = (len(whole) for name, whole in content(folder).items() if name.startswith(file))
+    old = tmp_path / "old"
+    save_model(fit_tables(*tables, max_epochs=2, device="cpu").model, old)
+    before = content(old)
+    full_disk(size - 500)
+    with pytest.raises(InvalidInputError, match=r"the model cannot be written to .*\(File too large\)"):
+        save_model(fitted.model, old)
+    assert content(old) == before
+    load_model(old)
+
+
+def test_a_full_disk_leaves_no_new_folder(
+    fitted: FitResult, tmp_path: Path, folder: Path, content: Content, full_disk: Callable[[int], None]
+):
+    manifest = len(content(folder)["manifest.json"])
+    full_disk(max(manifest - 500, 1))
+    with pytest.raises(InvalidInputError, match="File too large"):
+        save_model(fitted.model, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_stands_beside_the_model_stays(fitted: FitResult, folder: Path):
+    (folder / "report.html").write_text("page")
+    save_model(fitted.model, folder)
+    assert (folder / "report.html").read_text() == "page"
+    load_model(folder)
+
+
+def test_looking_at_a_folder_leaves_nothing(tmp_path: Path):
+    check_folder(tmp_path / "a" / "b")
+    check_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_below_a_file_is_refused(fitted: FitResult, tmp_path: Path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InvalidInputError, match="the model cannot be written"):
+        save_model(fitted.model, tmp_path / "file" / "model")
+    assert (tmp_path / "file").read_text() == "mine"
