@@ -135,8 +135,9 @@ def _refuse_ragged(path: Path, ragged: list[Any], error: Exception, scan: Scan, 
             f"{path} has a row that cannot be split ({said(error)}); look for a quote that is never closed."
         ) from error
     row = ragged[0]
+    number = _first_ragged(path, scan, delimiter, row)
     raise InvalidInputError(
-        f"{path}: row {_first_ragged(path, scan, delimiter, row)} has {row.actual_columns} fields where the first row names "
+        f"{path}: row {number} has {row.actual_columns} fields where the first row names "
         f"{row.expected_columns} ({row.text!r:.60}); correct the row."
     ) from None
 
