@@ -111,7 +111,7 @@ def augment(images: Tensor, augmentation: Augmentation, *, generator: torch.Gene
     """Change every image at random, within the ranges of ``augmentation``.
 
     The order is: turned, scaled, sheared and moved in one step, pixels beyond the border repeating it; negative, of the
-    image and of single colours; contrast; brightness and colour; blur; noise. Values may leave the interval from 0 to 1.
+    image and of single colours; contrast; brightness and colour; blur; noise. Values may leave the range from 0 to 1.
 
     Parameters
     ----------
