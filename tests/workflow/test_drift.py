@@ -80,3 +80,15 @@ def test_a_constant_in_other_chunks_is_no_drift(form: Callable):
         return functools.reduce(operator.add, parts)
 
     assert not find_drift(total([7] * 9 + [3]), total([41, 13]), ["x"]).found
+
+
+def test_rounding_about_a_constant_is_no_spread():
+    kept, new = (
+        DomainMoments(50, np.ones(1), np.array([[variance], [0.0], [variance**2], [0.0]]))
+        for variance in (1e-20, 1e-17)
+    )
+    assert not find_drift(new, kept, ["x"]).found
+
+
+def test_a_few_rows_without_a_rare_category_are_no_drift(rng: np.random.Generator):
+    assert not drift_of(np.zeros((40, 1)), (rng.random((800, 1)) < 0.1).astype(float)).found

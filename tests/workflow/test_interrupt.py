@@ -106,14 +106,27 @@ def test_an_interrupt_while_training_again_keeps_the_first_networks():
     assert set(networks) == set(points)
     assert not interrupted
 
+    pressed: list[int] = []
+
     def press(done: int, every: int) -> None:
-        if done == 2:
+        if not pressed:
+            pressed.append(done)
             os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.05)
 
     again, interrupted = train_again(networks, task(), RECIPE, device="cpu", progress=press)
     assert interrupted
     assert all(again[point] is networks[point] for point in points)
+
+
+def test_progress_ends_where_the_networks_stopped():
+    seen: list[tuple[int, int]] = []
+    impatient = replace(RECIPE, patience=2, max_epochs=5000, optimizer=Optimizer("adam", 0.1))
+    train_points(
+        grid_points("cmd", seeds=1), task(), impatient, device="cpu", progress=lambda *counts: seen.append(counts)
+    )
+    assert seen[0][1] == 25_000
+    assert seen[-1][0] == seen[-1][1] < 25_000
 
 
 def test_networks_trained_together_are_those_trained_alone(monkeypatch: pytest.MonkeyPatch):

@@ -26,7 +26,7 @@ from momentalign.report.parts import (
 )
 from momentalign.report.svg import line, path
 
-__all__ = ["fit_page", "fit_table"]
+__all__ = ["fit_page"]
 
 Result = Mapping[str, Any]
 
@@ -68,11 +68,6 @@ def fit_page(result: Result) -> str:
     ]
     shown = [section for section in sections if section.parts]
     return render_page(f"A model for {result['label']!r}", result["verdict"], shown, numbers=_numbers(result))
-
-
-def fit_table(result: Result) -> list[list[str]]:
-    """Return the table of networks as words, the first row its head, for a terminal."""
-    return [_columns(result), *([cell.words for cell in _cells(result, entry)] for entry in result["rows"])]
 
 
 def _numbers(result: Result) -> list[Fact]:

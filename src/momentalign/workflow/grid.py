@@ -95,32 +95,38 @@ def _train(
     stop, speaking, interrupted = Event(), Lock(), False
     done, most = [0] * len(stacks), [stack.recipe.max_epochs for stack in stacks]
 
+    def show() -> None:
+        if progress is not None:
+            with speaking:
+                progress(sum(done), sum(most))
+
     def work(place: int) -> list[TrainedNetwork]:
         def watch(report: EpochReport) -> None:
             if stop.is_set():
                 raise _Stopped
             done[place] = report.epoch
-            if progress is not None:
-                with speaking:
-                    progress(sum(done), sum(most))
+            show()
 
         task, recipe, points = stacks[place]
         members = [point.member(width=recipe.hidden[-1]) for point in points]
         networks = train_stack(task, recipe, members, device=device, progress=watch)
         most[place] = done[place]
+        show()
         return networks
 
-    with ThreadPoolExecutor(cores() if device == "cpu" else 1) as pool:
-        futures = [pool.submit(work, place) for place in range(len(stacks))]
-        try:
-            _wait(futures)
-        except ZeroDivisionError:
-            pass
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
+    futures: list[Future[list[TrainedNetwork]]] = []
+    pool = ThreadPoolExecutor(cores() if device == "cpu" else 1)
+    try:
+        for place in range(len(stacks)):
+            futures.append(pool.submit(work, place))  # noqa: PERF401  (an interrupt keeps those before it)
+        _wait(futures)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
     finished: dict[Point, TrainedNetwork] = {}
-    for stack, future in zip(stacks, futures, strict=True):
+    for stack, future in zip(stacks, futures, strict=False):
         if not future.cancelled() and not isinstance(future.exception(), _Stopped):
             finished.update(zip(stack.points, future.result(), strict=True))
     return finished, interrupted

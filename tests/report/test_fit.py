@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_wine
+
+from momentalign.data.tables.table import Table
+from momentalign.errors import InvalidInputError
+from momentalign.report.fit import KEYS, fit_page
+from momentalign.report.parts import percent
+from momentalign.workflow.fitting import fit_tables
+
+COLUMNS = ["Method", "Source validation", "Label-free score", "Distance before", "Distance after"]
+HOSTILE = "<script>alert(1)</script>"
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def real() -> dict[str, Any]:
+    """What a fit of wines to shifted wines says, as a file would hold it."""
+    frame, codes = load_wine(return_X_y=True, as_frame=True)
+    random = np.random.default_rng(0)
+    order = random.permutation(len(frame))
+    names = np.array(["barolo", "grignolino", "barbera"])[codes.to_numpy()]
+    shifted = frame * random.uniform(0.8, 1.25, 13) + frame.std() * random.normal(0, 0.7, 13)
+    source, target = (
+        Table(pd.DataFrame(values).iloc[rows], names[rows])
+        for values, rows in ((frame, order[:89]), (shifted, order[89:]))
+    )
+    result = fit_tables(source, target, label="grape", target_label="grape", max_epochs=300, device="cpu")
+    return json.loads(json.dumps(result.summary))
+
+
+@pytest.fixture
+def result(real: dict[str, Any]) -> dict[str, Any]:
+    return copy.deepcopy(real)
+
+
+def rows_of(page: str, caption: str) -> list[list[str]]:
+    (table,) = re.findall(rf"<caption>{caption}</caption>(.*?)</table>", page, re.S)
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.S)
+    return [re.findall(r"<t[hd][^>]*>(?:<button[^>]*>)?(.*?)(?:</button>)?</t[hd]>", row, re.S) for row in rows]
+
+
+def test_the_page_leads_with_the_verdict(result: dict[str, Any]):
+    (lead,) = re.findall(r'<p class="lead">(.*?)</p>', fit_page(result))
+    assert lead == result["verdict"]
+
+
+def test_the_table_holds_every_weight_and_what_predicts(result: dict[str, Any]):
+    head, *rows = rows_of(fit_page(result), "Networks")
+    assert head == [*COLUMNS, "Target accuracy"]
+    for cells, row in zip(rows, result["rows"], strict=True):
+        figures = [f"{row[name]:.3f}" for name in ("score", "distance_before", "distance_after")]
+        assert cells == [row["name"], percent(row["source_accuracy"]), *figures, percent(row["target_accuracy"])]
+    assert rows[-1][0] == "combination of 4"
+
+
+def test_target_labels_are_said_to_be_for_evaluation_only(result: dict[str, Any]):
+    page = fit_page(result)
+    assert "Target labels were used for evaluation only" in page
+    confusion = rows_of(page, "Target rows by true and predicted class")
+    assert [[int(cell) for cell in row[1:]] for row in confusion[1:]] == result["evaluation"]["confusion"]
+
+
+def test_without_target_labels_nothing_is_said_of_accuracy_there(result: dict[str, Any]):
+    result["evaluation"] = None
+    page = fit_page(result)
+    assert "evaluation only" not in page
+    assert "on-the-target" not in page
+    assert rows_of(page, "Networks")[0] == COLUMNS
+
+
+def test_classes_that_the_source_lacks_are_named(result: dict[str, Any]):
+    result["evaluation"]["unseen"] = ["nebbiolo"]
+    result["evaluation"]["confusion"].append([1, 2, 3])
+    page = fit_page(result)
+    assert "The source has no row of nebbiolo" in page
+    assert rows_of(page, "Target rows by true and predicted class")[-1] == ["not in the source", "1", "2", "3"]
+
+
+def test_many_classes_are_listed_not_drawn(result: dict[str, Any]):
+    result["classes"] = [f"class {place}" for place in range(30)]
+    result["shares"] = [{"class": name, "source": 1 / 30, "target": 1 / 30} for name in result["classes"]]
+    page = fit_page(result)
+    assert "Shares of classes:" not in page
+    assert "Target rows by true" not in page
+    assert len(rows_of(page, "Classes")) == 31
+
+
+def test_a_plain_network_has_no_orders_to_compare(result: dict[str, Any]):
+    result["distance"]["before"] = result["distance"]["after"]
+    result["units"] = [unit for unit in result["units"] if unit["network"] == "nn"]
+    page = fit_page(result)
+    assert "distance-order-by-order" not in page
+    assert "units of the adapted network" not in page
+
+
+def test_one_row_has_no_densities(result: dict[str, Any]):
+    result["units"] = []
+    assert "hidden-units" not in fit_page(result)
+
+
+def test_an_unfinished_plain_network_leaves_a_dash(result: dict[str, Any]):
+    result["distance"]["before"] = None
+    for row in result["rows"]:
+        row["distance_before"] = None
+    page = fit_page(result)
+    assert {row[3] for row in rows_of(page, "Networks")[1:]} == {"\N{EN DASH}"}
+    assert not re.findall(r"\b(?:nan|None|inf)\b", page)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_shifts_to_one_side_are_drawn(result: dict[str, Any], sign: int):
+    for place, one in enumerate(result["shifted"]):
+        one["mean_shift"] = sign * (2.0 - 0.1 * place)
+    result["shifted"][-1]["source_deviation"] = 0.0
+    page = fit_page(result)
+    assert f"{sign * 2.0:+.2f}" in page
+    assert rows_of(page, "Most shifted features")[-1][-1] == "\N{EN DASH}"
+
+
+def test_no_shift_at_all_is_drawn_too(result: dict[str, Any]):
+    for one in result["shifted"]:
+        one["mean_shift"] = 0.0
+    assert "+0.00" in fit_page(result)
+
+
+def test_notes_paths_and_a_single_network_are_shown(result: dict[str, Any]):
+    result |= {"source": "a.csv", "target": "b.csv", "notes": ["column 'x' is left out."]}
+    result["rows"][-1] |= {"networks": 1, "name": "the only network"}
+    result["settings"]["trained_again"] = False
+    page = fit_page(result)
+    assert "a.csv: 89 rows, labelled" in page
+    assert "column &#39;x&#39; is left out." in page
+    assert "are combined" not in page
+    assert "trained again" not in page
+
+
+def test_strings_are_escaped(result: dict[str, Any]):
+    result |= {"label": HOSTILE, "source": HOSTILE, "target": HOSTILE, "notes": [HOSTILE], "verdict": HOSTILE}
+    result["classes"][0] = result["shares"][0]["class"] = result["shifted"][0]["name"] = HOSTILE
+    result["evaluation"] |= {"label": HOSTILE, "unseen": [HOSTILE]}
+    result["evaluation"]["confusion"].append([0, 0, 0])
+    result["rows"][0]["name"] = result["settings"]["method"] = HOSTILE
+    assert fit_page(result).count("<script") == 1
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_result_that_lacks_something_is_refused(result: dict[str, Any], key: str):
+    del result[key]
+    with pytest.raises(InvalidInputError, match=f"result lacks {key}"):
+        fit_page(result)
+
+
+def test_the_page_is_small_deterministic_and_alone(result: dict[str, Any]):
+    page = fit_page(result)
+    assert page == fit_page(result)
+    assert len(page.encode()) < 300_000
+    assert set(re.findall(r"https?://[^\s\"'<]+", page)) == {"https://doi.org/10.1016/j.ins.2019.01.025"}
+    assert not re.findall(r"(?:src|@import|url\()", page)
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    pictures = re.findall(r'<svg class="ma-figure"[^>]*>', page)
+    assert len(pictures) == 1 + 1 + 1 + 10
+    assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the page with")
+def test_a_browser_finds_nothing_to_complain_about(result: dict[str, Any], tmp_path: Path):
+    watch = "<script>window.problems = []; addEventListener('error', (e) => problems.push(e.message));</script>"
+    report = """<script>
+    document.querySelector("thead button").click();
+    const wide = document.documentElement.scrollWidth > innerWidth;
+    const outcome = JSON.stringify({problems, wide, first: document.querySelector("tbody th").textContent});
+    document.body.append(Object.assign(document.createElement("pre"), {id: "outcome", textContent: outcome}));
+    </script>"""
+    page = fit_page(result).replace("<head>", f"<head>{watch}", 1).replace("</body>", f"{report}</body>", 1)
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=500,900", "--virtual-time-budget=2000"]
+    command = [BROWSER, *flags, f"--user-data-dir={tmp_path}", "--dump-dom", f"file://{tmp_path}/page.html"]
+    dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    (outcome,) = re.findall(r'<pre id="outcome">(.*?)</pre>', dom)
+    assert json.loads(outcome) == {"problems": [], "wide": False, "first": "cmd, weight 0.5"}
