@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.datasets import dump_svmlight_file
+from sklearn.datasets import dump_svmlight_file, load_breast_cancer
 
 from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError, MomentAlignError, MomentAlignWarning
@@ -28,6 +28,19 @@ def test_alignment_helps_on_the_other_cellar(fitted: FitResult):
     assert model["distance_after"] < 0.3 * model["distance_before"]
     assert plain["distance_after"] == plain["distance_before"] == model["distance_before"]
     assert [row["weight"] for row in fitted.summary["rows"]] == [0.0, 0.5, 1.0, 2.0, 4.0, None]
+
+
+def test_the_plain_network_is_kept_where_alignment_would_do_harm():
+    """Of tumours with low texture 16 % are malignant, of the others 58 %: moments differ for a good reason."""
+    rows, codes = load_breast_cancer(return_X_y=True, as_frame=True)
+    low = rows["mean texture"] < rows["mean texture"].median()
+    tables = [Table(rows[part], codes[part].to_numpy()) for part in (low, ~low)]
+    summary = fit_tables(*tables, target_label="class", device="cpu").summary
+    figures = {row["name"]: row for row in summary["rows"]}
+    assert figures["cmd, weight 1"]["target_accuracy"] < figures["plain network"]["target_accuracy"] - 0.1
+    assert summary["plain_kept"]
+    assert figures["plain network, kept"]["target_accuracy"] > 0.9
+    assert summary["verdict"].startswith("Alignment was left out: ")
 
 
 def test_the_summary_is_plain_json_and_complete(fitted: FitResult):
@@ -68,7 +81,7 @@ def test_the_same_files_give_the_same_model(files: tuple[Path, Path], tmp_path: 
 
 
 def test_seeds_are_networks_of_the_same_weight(tables: Tables):
-    result = fit_tables(*tables, seeds=2, **QUICK)
+    result = fit_tables(*tables, seeds=2, max_epochs=300, device="cpu")
     assert [row["networks"] for row in result.summary["rows"]] == [2, 2, 2, 2, 2, 8]
     assert len(result.model.estimator.networks_) == 8
 

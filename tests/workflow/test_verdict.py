@@ -9,7 +9,7 @@ from momentalign.workflow.verdict import verdict
 
 def summary(**changes: Any) -> dict[str, Any]:
     def row(weight: float | None, source: float, target: float | None = None) -> dict[str, Any]:
-        return {"weight": weight, "source_accuracy": source, "target_accuracy": target}
+        return {"weight": weight, "source_accuracy": source, "target_accuracy": target, "score": source}
 
     whole = {
         "rows": [row(0.0, 0.9, 0.6), row(1.0, 0.9, 0.8), row(None, 0.9, 0.8)],
@@ -17,6 +17,7 @@ def summary(**changes: Any) -> dict[str, Any]:
         "shares": [{"class": "a", "target": 0.5}, {"class": "b", "target": 0.5}],
         "evaluation": None,
         "interrupted": False,
+        "plain_kept": False,
     }
     return whole | changes
 
@@ -30,6 +31,7 @@ def summary(**changes: Any) -> dict[str, Any]:
         ({"distance": {"before": None, "after": [0.3], "by_chance": 0.1}}, "are 0.30 apart (CMD). The model"),
         ({"evaluation": {}}, "On the target it gets 80.0 % right, the plain network 60.0 %."),
         ({"interrupted": True}, "Training was interrupted"),
+        ({"plain_kept": True}, "Alignment was left out: without it"),
         ({"shares": [{"class": "a", "target": 1.0}, {"class": "b", "target": 0.0}]}, "'a' for every target row"),
     ],
 )

@@ -33,6 +33,7 @@ Result = Mapping[str, Any]
 KEYS = (
     "verdict",
     "interrupted",
+    "plain_kept",
     "label",
     "source_rows",
     "target_rows",
@@ -92,7 +93,9 @@ def _networks(result: Result) -> list[Markup]:
         "they are sure and use every class evenly, needs no label. The distance is the CMD between the hidden "
         "activations of the domains, before in the plain network and after in the adapted one."
     ]
-    if result["rows"][-1]["networks"] > 1:
+    if result["plain_kept"]:
+        words.append("By that score the plain network is better than the adapted ones, so it is what predicts.")
+    elif result["rows"][-1]["networks"] > 1:
         words.append(
             "The adapted networks are combined by least squares on source rows that count as much as they look like "
             "the target; the last row is what predicts."

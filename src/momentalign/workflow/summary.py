@@ -59,6 +59,11 @@ class Fit:
         """The first plain network, if it was finished."""
         return next((point for point in self.networks if not point.weight), None)
 
+    @property
+    def plain_kept(self) -> bool:
+        """Whether the model is the plain network although there are adapted ones."""
+        return any(point.weight for point in self.networks) and not self.largest.weight
+
     def stacked(self, rows: Matrix) -> Floats:
         """Probabilities of the combined networks, (networks, rows, classes)."""
         return np.stack([_chances(self.networks[point].layers, rows) for point in self.coefficients])
@@ -72,6 +77,7 @@ def summarise(fit: Fit) -> dict[str, Any]:
     summary = {
         "kind": "fit",
         "interrupted": fit.interrupted,
+        "plain_kept": fit.plain_kept,
         "label": fit.model.label,
         "source_rows": int(fit.rows.shape[0]),
         "target_rows": int(fit.others.shape[0]),
@@ -133,8 +139,9 @@ def _combination(fit: Fit, ours: Matrix, theirs: Matrix, final: NDArray[np.intp]
         for rows in (fit.task.validation, theirs)
     )
     largest = _figures(fit, fit.largest, ours, theirs)
+    name = f"combination of {len(factors)}" if len(factors) > 1 else "the only network"
     return {
-        "name": f"combination of {len(factors)}" if len(factors) > 1 else "the only network",
+        "name": "plain network, kept" if fit.plain_kept else name,
         "weight": None,
         "networks": len(factors),
         "source_accuracy": _accuracy(held_out, fit),

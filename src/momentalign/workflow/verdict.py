@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = ["verdict"]
@@ -17,6 +17,8 @@ def verdict(summary: Mapping[str, Any]) -> str:
     """Return what was found in a few plain sentences."""
     last, plain = summary["rows"][-1], next((row for row in summary["rows"] if row["weight"] == 0.0), None)
     sentences = [_alignment(summary["distance"], adapted=any(row["weight"] for row in summary["rows"]))]
+    if summary["plain_kept"]:
+        sentences = [_kept(summary["rows"])]
     held_out = f"The model gets {100 * last['source_accuracy']:.1f} % of held-out source rows right"
     if plain is not None and plain["source_accuracy"] - last["source_accuracy"] > COSTLY:
         held_out += f", the plain network {100 * plain['source_accuracy']:.1f} %: alignment costs something here"
@@ -30,6 +32,16 @@ def verdict(summary: Mapping[str, Any]) -> str:
     if summary["interrupted"]:
         sentences.append("Training was interrupted; this is the model of the networks that were finished.")
     return " ".join(sentences)
+
+
+def _kept(rows: Sequence[Mapping[str, Any]]) -> str:
+    plain = next(row["score"] for row in rows if row["weight"] == 0.0)
+    adapted = max(row["score"] for row in rows if row["weight"])
+    return (
+        f"Alignment was left out: without it the predictions for the target are surer and use the classes more evenly "
+        f"(label-free score {plain:.2f}, with it at most {adapted:.2f}), as where classes have other shares in the "
+        "target."
+    )
 
 
 def _alignment(distance: Mapping[str, Any], *, adapted: bool) -> str:
