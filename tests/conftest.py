@@ -19,6 +19,13 @@ BESIDE = Path(__file__).parents[2] / "shared" / "data"
 if BESIDE.is_dir():
     os.environ.setdefault("MOMENTALIGN_DATA", str(BESIDE))
 
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip, visibly, what needs the benchmark files where they are not."""
+    if item.get_closest_marker("data") is not None and "MOMENTALIGN_DATA" not in os.environ:
+        pytest.skip("needs the benchmark files (MOMENTALIGN_DATA)")
+
+
 settings.register_profile("ordinary", max_examples=100, derandomize=True, deadline=None, database=None)
 settings.register_profile("long", max_examples=1000, deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ordinary"))
