@@ -15,6 +15,7 @@ NAMES = [
     "DomainVectorizer",
     "LabelFreeSearch",
     "MANNClassifier",
+    "MANNRegressor",
     "MMDLoss",
     "PairedLoader",
     "ReverseValidationSearch",

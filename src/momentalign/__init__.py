@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from momentalign.discrepancies.maximum_mean import MMDLoss, mmd
     from momentalign.estimators.classifier import MANNClassifier
     from momentalign.estimators.persistence import load
+    from momentalign.estimators.regressor import MANNRegressor
     from momentalign.estimators.transfer_components import TransferComponentAnalysis
     from momentalign.report.diagnosis import diagnose
     from momentalign.selection.label_free import LabelFreeSearch
@@ -33,6 +34,7 @@ _HOMES = {
     "DomainVectorizer": "momentalign.data.text",
     "LabelFreeSearch": "momentalign.selection.label_free",
     "MANNClassifier": "momentalign.estimators.classifier",
+    "MANNRegressor": "momentalign.estimators.regressor",
     "MMDLoss": "momentalign.discrepancies.maximum_mean",
     "PairedLoader": "momentalign.training.deep.loaders",
     "ReverseValidationSearch": "momentalign.selection.search",
@@ -57,6 +59,7 @@ __all__ = [
     "DomainVectorizer",
     "LabelFreeSearch",
     "MANNClassifier",
+    "MANNRegressor",
     "MMDLoss",
     "PairedLoader",
     "ReverseValidationSearch",

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
-__all__ = ["flush_folder", "replace_file"]
+__all__ = ["flush_folder", "replace_file", "whole_file"]
 
 
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file so that at any moment its old or its new content is there, whole; nothing else is left behind."""
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write part by part; it takes its name when all is written, and on any error nothing is left."""
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         umask = os.umask(0)

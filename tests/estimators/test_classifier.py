@@ -10,9 +10,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 import momentalign as ma
-from momentalign.estimators import classifier
-from momentalign.estimators.classifier import named_distance
+from momentalign.estimators import network
 from momentalign.estimators.inputs import read_device
+from momentalign.estimators.network import named_distance
 from momentalign.training import compiled
 
 DISCREPANCIES = {
@@ -242,7 +242,7 @@ def test_transform_gives_the_hidden_activations(quick, problem):
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "transform"])
 def test_rows_are_neither_dropped_nor_reordered(quick, problem, monkeypatch, method):
-    monkeypatch.setattr(classifier, "CHUNK", 7)
+    monkeypatch.setattr(network, "CHUNK", 7)
     model = quick().fit(problem.X, problem.y, problem.X_target)
     rows = np.repeat(problem.X_target, 2, axis=0)
     apply = getattr(model, method)

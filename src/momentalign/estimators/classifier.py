@@ -6,48 +6,27 @@ Moment Alignment Neural Network of Zellinger et al. (2019) as a scikit-learn est
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassifierMixin
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from momentalign.discrepancies.adversarial import AdversarialLoss
-from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.discrepancies.correlation import CORALLoss
-from momentalign.discrepancies.maximum_mean import MMDLoss
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError
 from momentalign.estimators.aggregation import train_aggregated
-from momentalign.estimators.domains import read_domains
-from momentalign.estimators.inputs import (
-    as_float32,
-    encode_labels,
-    joined_task,
-    read_device,
-    read_number,
-    read_seed,
-    split_layers,
-)
-from momentalign.estimators.progress import training_progress
-from momentalign.moments import read_order
-from momentalign.networks.shallow import Layer, Matrix, activations, outputs, probabilities
+from momentalign.estimators.domains import Domains, read_domains
+from momentalign.estimators.inputs import encode_labels, joined_task, split_layers
+from momentalign.estimators.network import LARGEST_WEIGHT, BaseMANN, named_distance
+from momentalign.networks.shallow import outputs, probabilities
 from momentalign.scores.aggregation import aggregated_probabilities
-from momentalign.training.recipe import Distance, Member, Optimizer, OptimizerName, Recipe, Task
-from momentalign.training.stack import train_stack
+from momentalign.training.recipe import LossName, Member, Recipe, Task
 
-__all__ = ["MANNClassifier", "named_distance"]
-
-# Rows that are predicted at once: bounds the memory that widening to float64 takes.
-CHUNK = 16384
-# Beyond this the squares of gradients leave float32.
-LARGEST_WEIGHT = 1e15
+__all__ = ["LARGEST_WEIGHT", "MANNClassifier", "named_distance"]
 
 
-class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
     r"""Neural network classifier whose hidden activations are aligned between a source and a target domain.
 
     Minimises :math:`\mathcal L(h(X_S), y_S) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24): the cross-entropy on the
@@ -110,85 +89,35 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
     True
     """
 
-    def __init__(
-        self,
-        hidden: Sequence[int] = (50,),
-        discrepancy: str | Distance | None = "cmd",
-        weight: float | Literal["auto"] = 1.0,
-        n_moments: int = 5,
-        optimizer: OptimizerName = "adagrad",
-        learning_rate: float | None = None,
-        batch_size: int | None = 300,
-        max_epochs: int = 1500,
-        patience: int | None = 10,
-        validation_fraction: float = 0.3,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.hidden = hidden
-        self.discrepancy = discrepancy
-        self.weight = weight
-        self.n_moments = n_moments
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    _loss: LossName = "cross_entropy"
 
-    def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None, y_target: Any = None) -> Self:
-        """Train on labelled source rows and, where given, unlabelled target rows.
-
-        Parameters
-        ----------
-        X, y
-            Source rows (array, DataFrame or CSR matrix) and their labels; with `sample_domain` the rows of all domains.
-        X_target
-            Target rows, with the same columns.
-        sample_domain
-            One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
-        y_target
-            Labels of some target rows, NaN, None or -1 where unknown; those rows join the labelled ones.
-        """
-        before = dict(vars(self))
-        try:
-            self._fit(X, y, X_target, sample_domain, y_target)
-        except BaseException:  # A refused call changes nothing, also where the model was fitted before.
-            self.__dict__ = before
-            raise
-        return self
-
-    def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
-        recipe = self._recipe()
-        distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
-        automatic = isinstance(self.weight, str) and self.weight == "auto"
-        weight = 1.0 if automatic else read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+    def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
         domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
         self.classes_, codes = encode_labels(domains.labels)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
             )
-        seed = read_seed(self.random_state)
-        task, device = self._task(domains.source, codes, domains.target, seed), read_device(self.device)
-        if automatic and domains.target is not None and distance is not None:
-            whole = joined_task(task)
-            networks, self.coefficients_, chosen = train_aggregated(
-                task, whole, recipe, distance, seed=seed, device=device
-            )
-        else:
-            member = Member(seed, weight if domains.target is not None else 0.0, distance)
-            with training_progress(type(self).__name__, verbose=self.verbose) as progress:
-                networks = train_stack(task, recipe, [member], device=device, progress=progress)
-            self.coefficients_, chosen = np.ones(1), 0
+        return domains._replace(labels=codes)
+
+    @property
+    def _is_automatic(self) -> bool:
+        return isinstance(self.weight, str) and self.weight == "auto"
+
+    def _weight(self) -> float:
+        return 1.0 if self._is_automatic else super()._weight()
+
+    def _train(self, task: Task, recipe: Recipe, member: Member, device: str) -> None:
+        if not (self._is_automatic and task.target is not None and member.distance is not None):
+            super()._train(task, recipe, member, device)
+            self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
+            return
+        networks, self.coefficients_, chosen = train_aggregated(
+            task, joined_task(task), recipe, member.distance, seed=member.seed, device=device
+        )
+        self._keep(networks[chosen])
         self.networks_ = [split_layers(network.layers) for network in networks]
-        (self.coefs_, self.intercepts_), network = self.networks_[chosen], networks[chosen]
-        self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
-        self.history_ = dict(vars(network.history))
+        self.coefs_, self.intercepts_ = self.networks_[chosen]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class of each row, in order."""
@@ -204,99 +133,24 @@ class MANNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Classifi
         combined = aggregated_probabilities(coefficients=self.coefficients_, predictions=stack.astype(np.float64))
         return combined.astype(stack.dtype, copy=False)
 
-    def transform(self, X: Any) -> NDArray[np.floating[Any]]:
-        """Return the hidden activations of each row, (rows, width), values in [0, 1]."""
-        self._fitted_networks()
-        return self._apply(activations, X, self.coefs_, self.intercepts_)
-
-    def save(self, path: str | Path) -> None:
-        """Write the fitted model to a folder: safetensors and a JSON manifest; read it back with ``ma.load(path)``."""
-        from momentalign.estimators.persistence import save
-
-        save(self, path)
-
     def _fitted_networks(self) -> list[tuple[list[NDArray[Any]], list[NDArray[Any]]]]:
         check_is_fitted(self)
         return self.networks_
 
-    def _apply(
-        self, function: Any, X: Any, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]
-    ) -> NDArray[np.floating[Any]]:
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        # In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
-        layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
-        chunks = [X[start : start + CHUNK].astype(np.float64) for start in range(0, X.shape[0], CHUNK)]
-        return np.concatenate([function(layers, rows) for rows in chunks]).astype(X.dtype, copy=False)
-
     @property
-    def _n_features_out(self) -> int:
-        return int(self.coefs_[-1].shape[0])
+    def _n_outputs(self) -> int:
+        return len(self.classes_)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _recipe(self) -> Recipe:
-        if isinstance(self.hidden, str) or not isinstance(self.hidden, Iterable):
-            raise InvalidTypeError(
-                f"hidden must be a sequence of whole numbers, got {self.hidden!r}; try hidden=(50,)."
-            )
-        hidden = tuple(read_order(units, "hidden", example="(50,)") for units in self.hidden)
-        if not hidden:
-            raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
-        return Recipe(
-            hidden=hidden,
-            optimizer=Optimizer(self.optimizer, self.learning_rate),
-            batch_size=None if self.batch_size is None else read_order(self.batch_size, "batch_size"),
-            max_epochs=read_order(self.max_epochs, "max_epochs"),
-            patience=None if self.patience is None else read_order(self.patience, "patience"),
+    def _hold_out(
+        self, labels: NDArray[Any], fraction: float, seed: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+        """Classes in proportion in both parts; nothing is held out where one is too small."""
+        order = np.random.default_rng([seed, 0]).permutation(len(labels))
+        classes = len(np.unique(labels))
+        held_out = math.ceil(fraction * len(labels))
+        if fraction == 0.0 or np.bincount(labels).min() < 2 or held_out < classes or len(labels) - held_out < classes:
+            return order, None
+        training, validation = train_test_split(
+            order, test_size=held_out, stratify=labels[order], shuffle=True, random_state=seed % 2**32
         )
-
-    def _task(self, source: Matrix, codes: NDArray[np.intp], target: Matrix | None, seed: int) -> Task:
-        """Shuffle both domains once and hold out the last part of the source, every class in both parts."""
-        fraction = read_number(self.validation_fraction, "validation_fraction", least=0.0)
-        if fraction >= 1.0:
-            raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
-        training, held_out = _hold_out(codes, fraction, seed)
-        source = as_float32(source, "X")
-        if target is not None:
-            order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
-            target = as_float32(target[order], "X_target")
-        validation = {} if held_out is None else {"validation": source[held_out], "validation_labels": codes[held_out]}
-        return Task(source[training], codes[training], target, len(self.classes_), **validation)
-
-
-def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width: int) -> Distance | None:
-    """Return the distance of `width` activations a name stands for; callables are taken as they are."""
-    if discrepancy is None:
-        return None
-    if callable(discrepancy):
-        return discrepancy
-    order = read_order(n_moments, "n_moments")
-    if discrepancy == "cmd":
-        return CMDLoss(order)
-    if discrepancy == "cv-cmd":
-        return CMDLoss(order, cross=2)
-    if discrepancy == "mmd":
-        return MMDLoss()
-    if discrepancy == "coral":
-        return CORALLoss()
-    if discrepancy == "dann":
-        return AdversarialLoss(width)
-    raise InvalidInputError(
-        f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", "dann", None or a callable, got {discrepancy!r}.'
-    )
-
-
-def _hold_out(codes: NDArray[np.intp], fraction: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
-    """Split rows into training and validation, classes in proportion; nothing is held out where one is too small."""
-    order = np.random.default_rng([seed, 0]).permutation(len(codes))
-    classes = len(np.unique(codes))
-    held_out = math.ceil(fraction * len(codes))
-    if fraction == 0.0 or np.bincount(codes).min() < 2 or held_out < classes or len(codes) - held_out < classes:
-        return order, None
-    training, validation = train_test_split(
-        order, test_size=held_out, stratify=codes[order], shuffle=True, random_state=seed % 2**32
-    )
-    return training, validation
+        return training, validation

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from momentalign.version import __version__
 __all__ = ["load", "save"]
 
 # Class name in a manifest -> the module that defines it. A name that is not here is refused.
-_HOMES = {"MANNClassifier": "momentalign.estimators.classifier"}
+_HOMES = {"MANNClassifier": "momentalign.estimators.classifier", "MANNRegressor": "momentalign.estimators.regressor"}
+
+Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 
 def save(estimator: Any, path: str | Path) -> None:
@@ -27,22 +29,25 @@ def save(estimator: Any, path: str | Path) -> None:
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator)
-    arrays = _named(estimator.coefs_, estimator.intercepts_)
-    if len(estimator.networks_) > 1:
-        arrays["coefficients"] = estimator.coefficients_
-        for number, network in enumerate(estimator.networks_):
-            arrays |= _named(*network, prefix=f"network_{number}_")
+    name = type(estimator).__name__
+    if name not in _HOMES:
+        raise InvalidInputError(f"a {name} cannot be read back, load knows {' and '.join(_HOMES)}; save one of these.")
     description = {
-        "class": type(estimator).__name__,
+        "class": name,
         "momentalign": __version__,
         "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
-        "classes": _write_labels(estimator.classes_),
         "features": estimator.n_features_in_,
         "feature_names": list(getattr(estimator, "feature_names_in_", [])),
         "n_epochs": estimator.n_epochs_,
         "best_epoch": estimator.best_epoch_,
         "history": estimator.history_,
     }
+    arrays = _named(estimator.coefs_, estimator.intercepts_)
+    if name == "MANNClassifier":
+        description["classes"] = _write_labels(estimator.classes_)
+        arrays |= _combined(estimator)
+    else:
+        description |= {"y_mean": estimator.y_mean_.tolist(), "y_deviation": estimator.y_deviation_.tolist()}
     write_folder(path, arrays, description)
 
 
@@ -65,26 +70,24 @@ def load(path: str | Path) -> Any:
     arrays, description = read_folder(path)
     try:
         return _build(arrays, description)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DamagedFileError(f"{path} does not describe a model of ours ({error}); save the model again.") from error
 
 
-def _build(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> Any:
+def _build(arrays: Arrays, description: Mapping[str, Any]) -> Any:
     name = description["class"]
     estimator = getattr(importlib.import_module(_HOMES[name]), name)(**description["parameters"])
     estimator.hidden = tuple(estimator.hidden)
     if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
         raise ValueError("weights are floating-point numbers")
     count = len(estimator.hidden) + 1
-    coefficients = arrays.get("coefficients", np.ones(1))
-    prefixes = [f"network_{number}_" for number in range(len(coefficients))] if "coefficients" in arrays else []
-    expected = {name for prefix in ("", *prefixes) for name in _names(count, prefix)}
-    if set(arrays) - {"coefficients"} != expected or coefficients.ndim != 1:
-        raise ValueError(f"weights and biases of {count} layers, of their shapes, are expected, nothing else")
+    if name == "MANNClassifier":
+        estimator.classes_ = _read_labels(description["classes"])
+        estimator.coefficients_, estimator.networks_ = _combination(arrays, count)
+    else:
+        estimator.y_mean_, estimator.y_deviation_ = _read_scale(description["y_mean"], description["y_deviation"])
+        _expect(arrays, _names(count, ""))
     estimator.coefs_, estimator.intercepts_ = _network(arrays, count, "")
-    estimator.coefficients_ = coefficients
-    estimator.networks_ = [_network(arrays, count, prefix) for prefix in prefixes or [""]]
-    estimator.classes_ = _read_labels(description["classes"])
     estimator.n_features_in_ = int(description["features"])
     if description["feature_names"]:
         estimator.feature_names_in_ = np.array(description["feature_names"], dtype=object)
@@ -96,6 +99,41 @@ def _build(arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -
     return estimator
 
 
+def _combined(estimator: Any) -> dict[str, NDArray[Any]]:
+    """The networks of a combination and their coefficients; nothing where there is only one."""
+    if len(estimator.networks_) == 1:
+        return {}
+    arrays = {"coefficients": estimator.coefficients_}
+    for number, network in enumerate(estimator.networks_):
+        arrays |= _named(*network, prefix=f"network_{number}_")
+    return arrays
+
+
+def _combination(arrays: Arrays, count: int) -> tuple[NDArray[Any], list[tuple[list[Any], list[Any]]]]:
+    coefficients = arrays.get("coefficients", np.ones(1))
+    if coefficients.ndim != 1 or coefficients.size == 0:
+        raise ValueError("one coefficient per network is expected")
+    together = "coefficients" in arrays
+    prefixes = [f"network_{number}_" for number in range(len(coefficients))] if together else []
+    expected = [name for prefix in ("", *prefixes) for name in _names(count, prefix)]
+    _expect(arrays, [*expected, "coefficients"] if together else expected)
+    return coefficients, [_network(arrays, count, prefix) for prefix in prefixes or [""]]
+
+
+def _expect(arrays: Arrays, names: Sequence[str]) -> None:
+    if set(arrays) != set(names):
+        raise ValueError("weights and biases of every layer, of their shapes, are expected, nothing else")
+
+
+def _read_scale(mean: Any, deviation: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and deviation of a regressor's values: two numbers, or two lists of as many."""
+    means, deviations = (np.array(numbers, dtype=np.float64) for numbers in (mean, deviation))
+    alike = means.shape == deviations.shape and means.ndim <= 1
+    if not (alike and np.isfinite(means).all() and (deviations >= 0).all()):
+        raise ValueError("a mean and a deviation of at least 0 per output are expected")
+    return means, deviations
+
+
 def _named(coefs: Any, intercepts: Any, *, prefix: str = "") -> dict[str, NDArray[Any]]:
     return dict(zip(_names(len(coefs), prefix), [*coefs, *intercepts], strict=True))
 
@@ -104,15 +142,16 @@ def _names(count: int, prefix: str) -> list[str]:
     return [f"{prefix}{part}_{index}" for part in ("coef", "intercept") for index in range(count)]
 
 
-def _network(arrays: Mapping[str, NDArray[Any]], count: int, prefix: str) -> tuple[list[Any], list[Any]]:
+def _network(arrays: Arrays, count: int, prefix: str) -> tuple[list[Any], list[Any]]:
     parts = [arrays[name] for name in _names(count, prefix)]
     return parts[:count], parts[count:]
 
 
 def _check_shapes(estimator: Any) -> None:
-    sizes = [estimator.n_features_in_, *estimator.hidden, len(estimator.classes_)]
+    sizes = [estimator.n_features_in_, *estimator.hidden, estimator._n_outputs]
     expected = list(pairwise(sizes))
-    for coefs, intercepts in [(estimator.coefs_, estimator.intercepts_), *estimator.networks_]:
+    networks = getattr(estimator, "networks_", [])
+    for coefs, intercepts in [(estimator.coefs_, estimator.intercepts_), *networks]:
         if [weight.shape for weight in coefs] != expected:
             raise ValueError(f"weights of shapes {expected} are expected")
         if [bias.shape for bias in intercepts] != [(units,) for _, units in expected]:

@@ -5,7 +5,7 @@ Made for GPUs and for anything unusual (any callable distance, several hidden la
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -16,9 +16,9 @@ from momentalign.data.pairing import Rows
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.objective import StackDistance, adversaries
-from momentalign.training.recipe import EpochFigures, Member, Optimizer, Recipe, Task, ValidationFigures
+from momentalign.training.recipe import EpochFigures, LossName, Member, Optimizer, Recipe, Task, ValidationFigures
 
-__all__ = ["BatchedEngine", "cross_entropy", "make_optimizer", "one_thread", "open_device"]
+__all__ = ["BatchedEngine", "cross_entropy", "make_optimizer", "one_thread", "open_device", "squared_error"]
 
 
 class BatchedEngine:
@@ -48,6 +48,7 @@ class BatchedEngine:
         self._epoch = recipe.epoch(task)
         self._source = _RowReader(task.source, self._device, dtype)
         self._target = None if task.target is None else _RowReader(task.target, self._device, dtype)
+        self._loss, self._accuracy = LOSSES[recipe.loss]
         self._labels = torch.as_tensor(task.labels, device=self._device)
         if task.validation is not None and task.validation_labels is not None:
             self._validation = _RowReader(task.validation, self._device, dtype)
@@ -87,7 +88,7 @@ class BatchedEngine:
     def _update(self, source_rows: Rows, target_rows: Rows | None) -> Tensor:
         """Make one gradient step, Eq. (25), and return losses and distances (2, stack) before it."""
         source, outputs = self._forward(self._source(source_rows))
-        loss = cross_entropy(outputs, self._labels[torch.as_tensor(source_rows, device=self._device)])
+        loss = self._loss(outputs, self._labels[torch.as_tensor(source_rows, device=self._device)])
         distance = torch.zeros_like(loss)
         if self._distance.needed and self._target is not None and target_rows is not None:
             target = self._hidden(self._target(target_rows))
@@ -102,8 +103,8 @@ class BatchedEngine:
         """Evaluate every network on the held-out source rows."""
         with _own_settings(), torch.no_grad():
             _, outputs = self._forward(self._validation(self._validation_rows))
-            loss = cross_entropy(outputs, self._validation_labels)
-            accuracy = (outputs.argmax(-1) == self._validation_labels).double().mean(-1)
+            loss = self._loss(outputs, self._validation_labels)
+            accuracy = self._accuracy(outputs, self._validation_labels)
         return ValidationFigures(loss.double().cpu().numpy(), accuracy.cpu().numpy())
 
     def layers(self, index: int) -> list[Layer]:
@@ -162,6 +163,26 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     """
     chosen = outputs.gather(-1, labels.expand(outputs.shape[:-1]).unsqueeze(-1)).squeeze(-1)
     return (outputs.logsumexp(-1) - chosen).mean(-1)
+
+
+def squared_error(outputs: Tensor, values: Tensor) -> Tensor:
+    """Mean squared difference of outputs (stack, rows, outputs) from values (rows, outputs), one mean per network."""
+    return (outputs - values).square().mean((-2, -1))
+
+
+def _accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
+    return (outputs.argmax(-1) == labels).double().mean(-1)
+
+
+def _no_accuracy(outputs: Tensor, values: Tensor) -> Tensor:  # noqa: ARG001
+    return outputs.new_full(outputs.shape[:1], torch.nan)
+
+
+LOSSES: dict[LossName, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "cross_entropy": (cross_entropy, _accuracy),
+    "squared": (squared_error, _no_accuracy),
+}
+"""What is minimised on the source, and what says how often it is right."""
 
 
 def make_optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.optim.Optimizer:

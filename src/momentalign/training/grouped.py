@@ -26,8 +26,9 @@ WORTH_REARRANGING = 0.6
 
 
 def are_alike(tasks: Sequence[Task], recipe: Recipe) -> bool:
-    """Whether the tasks have one shape, so that their batches can be stacked."""
-    return len({_shape(task) for task in tasks}) == 1 and len(recipe.hidden) == 1 and not recipe.balanced
+    """Whether the tasks have classes and one shape, so that their batches can be stacked."""
+    ordinary = len(recipe.hidden) == 1 and not recipe.balanced and recipe.loss == "cross_entropy"
+    return ordinary and len({_shape(task) for task in tasks}) == 1
 
 
 def _shape(task: Task) -> tuple[object, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ __all__ = [
     "Engine",
     "EpochFigures",
     "History",
+    "LossName",
     "Member",
     "Optimizer",
     "OptimizerName",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 OptimizerName: TypeAlias = Literal["adagrad", "adadelta", "sgd", "adam"]
+LossName: TypeAlias = Literal["cross_entropy", "squared"]
 Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Figures: TypeAlias = NDArray[np.float64]
 
@@ -80,14 +82,18 @@ class Optimizer:
 
 @dataclass(frozen=True)
 class Task:
-    """The data of one adaptation task: float32 matrices (dense or CSR) and labels as codes 0 to n_classes - 1."""
+    """The data of one adaptation task: float32 matrices (dense or CSR) and labels.
+
+    Labels are codes 0 to n_classes - 1; for the squared loss they are float32 numbers (rows, outputs), and `n_classes`
+    is the number of outputs.
+    """
 
     source: Matrix
-    labels: NDArray[np.intp]
+    labels: NDArray[Any]
     target: Matrix | None
     n_classes: int
     validation: Matrix | None = None
-    validation_labels: NDArray[np.intp] | None = None
+    validation_labels: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,13 +108,17 @@ class Recipe:
         Stop a network after that many epochs without a lower validation loss (training loss where nothing is held out);
         None never stops early.
     keep
-        ``"best"`` keeps the epoch with the best validation accuracy, the lower loss among equals; ``"last"`` the last.
+        ``"best"`` keeps the epoch with the best validation accuracy, the lower loss among equals; for the squared loss
+        that with the lowest validation loss. ``"last"`` keeps the last.
     balanced
         Classes alternate in the source batches, smaller ones repeated.
     snapshot_every
         Keep the weights of every so many epochs; 0 keeps none.
     compiled
         None compiles the loops where a training is long enough; True for short trainings that are done many times.
+    loss
+        What is minimised on the source beside the distance: ``"cross_entropy"`` of classes, or ``"squared"``
+        differences from numbers, for which no loops are compiled.
     """
 
     hidden: tuple[int, ...] = (50,)
@@ -122,6 +132,13 @@ class Recipe:
     gain: float = 1.0
     snapshot_every: int = 0
     compiled: bool | None = None
+    loss: LossName = "cross_entropy"
+
+    def __post_init__(self) -> None:
+        if self.loss not in get_args(LossName):
+            raise InvalidInputError(f"loss must be one of {', '.join(get_args(LossName))}, got {self.loss!r}.")
+        if self.balanced and self.loss != "cross_entropy":
+            raise InvalidInputError(f"balanced batches need classes, which loss={self.loss!r} has not; leave it False.")
 
     def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
         """Return the rows of each update of an epoch: pairs of source and target batches."""
@@ -157,7 +174,7 @@ class EpochFigures(NamedTuple):
 
 
 class ValidationFigures(NamedTuple):
-    """Cross-entropy and accuracy on the held-out source rows, one value per network."""
+    """Loss and accuracy (NaN without classes) on the held-out source rows, one value per network."""
 
     loss: Figures
     accuracy: Figures

@@ -74,7 +74,7 @@ def train_stack(
     """
     if not members:
         raise InvalidInputError("a stack needs at least one member; give one Member per network.")
-    if device == "cpu" and is_compilable(task, recipe, members):
+    if device == "cpu" and recipe.loss == "cross_entropy" and is_compilable(task, recipe, members):
         laid_out = CompiledTask(task, recipe)
         announce_compilation()
         engines = [CompiledEngine(laid_out, task, recipe, [member]) for member in members]
@@ -185,8 +185,11 @@ class _Run:
         if validation is not None:
             watched, accuracy = float(validation.loss[position]), float(validation.accuracy[position])
             self.history.validation_loss.append(watched)
-            self.history.validation_accuracy.append(accuracy)
-            score = (accuracy, -watched)
+            if math.isnan(accuracy):  # Without classes the loss alone says which epoch is the best.
+                score = (0.0, -watched)
+            else:
+                self.history.validation_accuracy.append(accuracy)
+                score = (accuracy, -watched)
         if self.recipe.keep == "best" and self.held_out and score > self.best_score:
             self.best_score, self.best_epoch, self.layers = score, epoch, engine.layers(position)
         if self.recipe.snapshot_every and epoch % self.recipe.snapshot_every == 0:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import IO, Any
 
 from momentalign.data.tables.libraries import need
 from momentalign.errors import InvalidInputError, MomentAlignError
-from momentalign.files import flush_folder
+from momentalign.files import whole_file
 
 __all__ = ["Write", "open_output"]
 
@@ -37,7 +35,7 @@ def open_output(path: Path | None) -> Iterator[Write]:
         raise InvalidInputError(f"out={str(path)!r} must end in .csv, .tsv or .parquet.")
     if path.is_dir():
         raise InvalidInputError(f"out={str(path)!r} is a folder; name a file in it.")
-    with _saying(path), _whole_file(path) as file, _tables(file, suffix) as write:
+    with _saying(path), whole_file(path) as file, _tables(file, suffix) as write:
         yield write
 
 
@@ -63,24 +61,6 @@ def _writer(file: IO[bytes], suffix: str, schema: Any) -> Any:
         return need("pyarrow.parquet").ParquetWriter(file, schema)
     csv = need("pyarrow.csv")
     return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=_DELIMITERS[suffix]))
-
-
-@contextmanager
-def _whole_file(path: Path) -> Iterator[IO[bytes]]:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(temporary).chmod(0o666 & ~umask)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    flush_folder(path.parent)
 
 
 @contextmanager

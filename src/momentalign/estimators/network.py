@@ -1,0 +1,232 @@
+"""What classifier and regressor share: parameters, the order of a fit, and one trained network (Algorithm 1)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from momentalign.discrepancies.adversarial import AdversarialLoss
+from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.domains import Domains
+from momentalign.estimators.inputs import as_float32, read_device, read_number, read_seed, split_layers
+from momentalign.estimators.progress import training_progress
+from momentalign.moments import read_order
+from momentalign.networks.shallow import Layer, Matrix, activations
+from momentalign.training.recipe import (
+    Distance,
+    LossName,
+    Member,
+    Optimizer,
+    OptimizerName,
+    Recipe,
+    Task,
+    TrainedNetwork,
+)
+from momentalign.training.stack import train_stack
+
+__all__ = ["LARGEST_WEIGHT", "BaseMANN", "in_chunks", "named_distance"]
+
+# Rows that are predicted at once: bounds the memory that widening to float64 takes.
+CHUNK = 16384
+# Beyond this the squares of gradients leave float32.
+LARGEST_WEIGHT = 1e15
+
+
+class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+    """A network whose hidden activations are aligned between two domains; its subclasses say what it learns."""
+
+    _loss: LossName
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (50,),
+        discrepancy: str | Distance | None = "cmd",
+        weight: float | Literal["auto"] = 1.0,
+        n_moments: int = 5,
+        optimizer: OptimizerName = "adagrad",
+        learning_rate: float | None = None,
+        batch_size: int | None = 300,
+        max_epochs: int = 1500,
+        patience: int | None = 10,
+        validation_fraction: float = 0.3,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.discrepancy = discrepancy
+        self.weight = weight
+        self.n_moments = n_moments
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @abstractmethod
+    def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
+        """Return the domains with labels as a :class:`Task` takes them, and remember how to turn outputs back."""
+
+    @abstractmethod
+    def _hold_out(
+        self, labels: NDArray[Any], fraction: float, seed: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+        """Split rows into training and validation; None where nothing is held out."""
+
+    @property
+    @abstractmethod
+    def _n_outputs(self) -> int:
+        """Units of the last layer."""
+
+    def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None, y_target: Any = None) -> Self:
+        """Train on labelled source rows and, where given, unlabelled target rows.
+
+        Parameters
+        ----------
+        X, y
+            Source rows (array, DataFrame or CSR matrix) and their labels; with `sample_domain` the rows of all domains.
+        X_target
+            Target rows, with the same columns.
+        sample_domain
+            One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
+        y_target
+            Labels of some target rows, NaN, None or, where labels are classes, -1 where unknown; those rows join the
+            labelled ones.
+        """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, X_target, sample_domain, y_target)
+        except BaseException:  # A refused call changes nothing, also where the model was fitted before.
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
+        recipe = self._recipe()
+        distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
+        weight = self._weight()
+        domains = self._read_domains(X, y, X_target, sample_domain=sample_domain, y_target=y_target)
+        seed = read_seed(self.random_state)
+        task = self._task(domains.source, domains.labels, domains.target, seed)
+        member = Member(seed, weight if domains.target is not None else 0.0, distance)
+        self._train(task, recipe, member, read_device(self.device))
+
+    def _weight(self) -> float:
+        return read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+
+    def _train(self, task: Task, recipe: Recipe, member: Member, device: str) -> None:
+        with training_progress(type(self).__name__, verbose=self.verbose) as progress:
+            (network,) = train_stack(task, recipe, [member], device=device, progress=progress)
+        self._keep(network)
+
+    def _keep(self, network: TrainedNetwork) -> None:
+        self.coefs_, self.intercepts_ = split_layers(network.layers)
+        self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
+        self.history_ = dict(vars(network.history))
+
+    def transform(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the hidden activations of each row, (rows, width), values in [0, 1]."""
+        check_is_fitted(self)
+        return self._apply(activations, X, self.coefs_, self.intercepts_)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a folder: safetensors and a JSON manifest; read it back with ``ma.load(path)``."""
+        from momentalign.estimators.persistence import save
+
+        save(self, path)
+
+    def _rows(self, X: Any) -> Matrix:
+        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
+
+    def _apply(
+        self, function: Any, X: Any, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]
+    ) -> NDArray[np.floating[Any]]:
+        rows = self._rows(X)
+        return in_chunks(function, rows, coefs, intercepts).astype(rows.dtype, copy=False)
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.coefs_[-1].shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _recipe(self) -> Recipe:
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Iterable):
+            raise InvalidTypeError(
+                f"hidden must be a sequence of whole numbers, got {self.hidden!r}; try hidden=(50,)."
+            )
+        hidden = tuple(read_order(units, "hidden", example="(50,)") for units in self.hidden)
+        if not hidden:
+            raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
+        return Recipe(
+            hidden=hidden,
+            optimizer=Optimizer(self.optimizer, self.learning_rate),
+            batch_size=None if self.batch_size is None else read_order(self.batch_size, "batch_size"),
+            max_epochs=read_order(self.max_epochs, "max_epochs"),
+            patience=None if self.patience is None else read_order(self.patience, "patience"),
+            loss=self._loss,
+        )
+
+    def _task(self, source: Matrix, labels: NDArray[Any], target: Matrix | None, seed: int) -> Task:
+        """Shuffle both domains once and hold out a part of the source."""
+        fraction = read_number(self.validation_fraction, "validation_fraction", least=0.0)
+        if fraction >= 1.0:
+            raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
+        training, held_out = self._hold_out(labels, fraction, seed)
+        source = as_float32(source, "X")
+        if target is not None:
+            order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
+            target = as_float32(target[order], "X_target")
+        validation = {} if held_out is None else {"validation": source[held_out], "validation_labels": labels[held_out]}
+        return Task(source[training], labels[training], target, self._n_outputs, **validation)
+
+
+def in_chunks(
+    function: Any, rows: Matrix, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]
+) -> NDArray[np.float64]:
+    """Return a function of a network and of rows, some rows at a time.
+
+    In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
+    """
+    layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
+    chunks = [rows[start : start + CHUNK].astype(np.float64) for start in range(0, rows.shape[0], CHUNK)]
+    return np.concatenate([function(layers, chunk) for chunk in chunks])
+
+
+def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width: int) -> Distance | None:
+    """Return the distance of `width` activations a name stands for; callables are taken as they are."""
+    if discrepancy is None:
+        return None
+    if callable(discrepancy):
+        return discrepancy
+    order = read_order(n_moments, "n_moments")
+    if discrepancy == "cmd":
+        return CMDLoss(order)
+    if discrepancy == "cv-cmd":
+        return CMDLoss(order, cross=2)
+    if discrepancy == "mmd":
+        return MMDLoss()
+    if discrepancy == "coral":
+        return CORALLoss()
+    if discrepancy == "dann":
+        return AdversarialLoss(width)
+    raise InvalidInputError(
+        f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", "dann", None or a callable, got {discrepancy!r}.'
+    )

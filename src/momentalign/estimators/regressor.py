@@ -1,0 +1,120 @@
+"""MANNRegressor: a regressor that learns on the source and works on the target (Algorithm 1 with a squared loss).
+
+The network of Zellinger et al. (2019) with linear outputs; their distances ask nothing of the labels.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from momentalign.errors import InvalidInputError
+from momentalign.estimators.domains import Domains
+from momentalign.estimators.network import BaseMANN, in_chunks
+from momentalign.estimators.values import Scale, fitted_scale, read_valued_domains
+from momentalign.networks.shallow import outputs
+from momentalign.training.recipe import LossName, TrainedNetwork
+
+__all__ = ["MANNRegressor"]
+
+# A part with fewer rows has no distribution.
+FEWEST_ROWS = 2
+
+
+class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
+    r"""Neural network regressor whose hidden activations are aligned between a source and a target domain.
+
+    Minimises :math:`\frac{1}{nk}\lVert f(X_S) - z_S \rVert^2 + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24) of Zellinger
+    et al. (2019) with another loss: the squared difference from the standardised values
+    :math:`z = (y - \mathrm{mean}) / \mathrm{deviation}` of the n labelled source rows and their k outputs, plus a
+    distance between the hidden activations :math:`h_0` of both domains, where :math:`f(x) = V h_0(x) + c` is linear in
+    them. Without target data it is a plain sigmoid network.
+
+    Alignment makes the activations of both domains alike. It is meant for domains whose values are distributed alike;
+    where the target has larger values than the source, part of that difference is aligned away.
+
+    Parameters
+    ----------
+    hidden, discrepancy, n_moments, optimizer, learning_rate, batch_size, device, random_state, verbose
+        As in :class:`~momentalign.estimators.classifier.MANNClassifier`.
+    weight
+        The weight :math:`\lambda` of the distance, a number. There is no ``"auto"``, which combines probabilities.
+    max_epochs, patience
+        Train at most so many epochs; stop after `patience` epochs without a lower validation loss (None: never).
+    validation_fraction
+        Part of the source held out to stop early and to choose the epoch with the lowest loss; 0 holds out nothing.
+
+    Attributes
+    ----------
+    y_mean_, y_deviation_ : ndarray
+        Mean and deviation of the training values: of shape () where `y` is one number per row, else (outputs,).
+    coefs_, intercepts_ : list of ndarray
+        Weights (inputs, outputs) and biases of each layer; the last one gives standardised values.
+    n_epochs_, best_epoch_ : int
+        Epochs trained, and the one whose weights were kept.
+    history_ : dict of list
+        Per epoch: ``source_loss``, ``distance``, ``validation_loss``, of standardised values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from momentalign.estimators.regressor import MANNRegressor
+    >>> random = np.random.default_rng(0)
+    >>> y, y_target = random.normal(size=200), random.normal(size=200)
+    >>> X, X_target = (np.outer(v, [1.0, 1.0]) + random.normal(scale=0.3, size=(200, 2)) for v in (y, y_target))
+    >>> X_target[:, 1] += 2.0
+    >>> settings = {"hidden": (8,), "optimizer": "adam", "learning_rate": 0.03, "random_state": 0}
+    >>> plain = MANNRegressor(discrepancy=None, **settings).fit(X, y)
+    >>> aligned = MANNRegressor(**settings).fit(X, y, X_target)
+    >>> bool(plain.score(X_target, y_target) < 0.5 < aligned.score(X_target, y_target))
+    True
+    """
+
+    _loss: LossName = "squared"
+
+    def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
+        domains = read_valued_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
+        scale = fitted_scale(domains.labels)
+        self.y_mean_, self.y_deviation_ = scale
+        return domains._replace(labels=scale.standardise(domains.labels).astype(np.float32))
+
+    def _weight(self) -> float:
+        if isinstance(self.weight, str) and self.weight == "auto":
+            raise InvalidInputError(
+                'weight="auto" combines class probabilities, which a regressor has not; give a number, try weight=1.0.'
+            )
+        return super()._weight()
+
+    def _keep(self, network: TrainedNetwork) -> None:
+        super()._keep(network)
+        del self.history_["validation_accuracy"]
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the value of each row, in order: (rows,) or (rows, outputs), as `y` was in ``fit``."""
+        check_is_fitted(self)
+        found = in_chunks(outputs, self._rows(X), self.coefs_, self.intercepts_)
+        return Scale(self.y_mean_, self.y_deviation_).restore(found)
+
+    @property
+    def _n_outputs(self) -> int:
+        return int(self.y_mean_.size)
+
+    def _hold_out(
+        self, labels: NDArray[Any], fraction: float, seed: int
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+        """Rows at random; nothing is held out where a part would be too small."""
+        order = np.random.default_rng([seed, 0]).permutation(len(labels))
+        held_out = math.ceil(fraction * len(labels))
+        if min(held_out, len(labels) - held_out) < FEWEST_ROWS:
+            return order, None
+        return order[held_out:], order[:held_out]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

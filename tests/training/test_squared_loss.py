@@ -1,0 +1,120 @@
+"""Networks that learn numbers: the squared loss, on the engine that knows it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+import momentalign as ma
+from momentalign.errors import InvalidInputError
+from momentalign.networks.shallow import outputs
+from momentalign.training import compiled, stack
+from momentalign.training.batched import BatchedEngine, squared_error
+from momentalign.training.grouped import are_alike
+from momentalign.training.recipe import Member, Optimizer, Recipe
+from momentalign.training.stack import train_stack, train_tasks
+
+RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adam", 0.05), batch_size=16, max_epochs=30, loss="squared")
+
+
+@pytest.fixture
+def make_valued(make_task):
+    """A task of `make_task` with two outputs for labels."""
+
+    def make(kind="dense", **sizes):
+        task = make_task(kind, **sizes)
+
+        def values(rows):
+            return None if rows is None else np.asarray(rows[:, :2] @ np.array([[1.0, 0.5], [-1.0, 0.5]]), np.float32)
+
+        return replace(task, labels=values(task.source), validation_labels=values(task.validation), n_classes=2)
+
+    return make
+
+
+def test_it_is_the_mean_over_rows_and_outputs_of_each_network():
+    rng = np.random.default_rng(0)
+    found, values = torch.tensor(rng.normal(size=(3, 7, 2))), torch.tensor(rng.normal(size=(7, 2)))
+    expected = [functional.mse_loss(one, values).item() for one in found]
+    np.testing.assert_allclose(squared_error(found, values).numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_it_is_the_textbook_training(make_valued, kind):
+    task, member = make_valued(kind), Member(1, 0.7, ma.CMDLoss(4))
+    engine = BatchedEngine(task, RECIPE, [member])
+    figures = [engine.run_epoch() for _ in range(4)][-1]
+    dense = [torch.tensor(m.toarray() if kind == "csr" else m).double() for m in (task.source, task.target)]
+    parts = [torch.tensor(part, requires_grad=True) for layer in member.start(task, RECIPE) for part in layer]
+    stepper = torch.optim.Adam(parts, lr=0.05)
+    for _ in range(4):
+        losses = []
+        for rows, others in RECIPE.epoch(task):
+            hidden = [torch.sigmoid(x[r] @ parts[0] + parts[1]) for x, r in zip(dense, (rows, others), strict=True)]
+            loss = functional.mse_loss(hidden[0] @ parts[2] + parts[3], torch.tensor(task.labels[rows]).double())
+            stepper.zero_grad()
+            (loss + 0.7 * ma.cmd(*hidden, n_moments=4)).backward()
+            stepper.step()
+            losses.append(loss.item())
+    assert figures.source_loss[0] == pytest.approx(np.mean(losses), rel=1e-9)
+    for layer, weight in zip(engine.layers(0), parts[::2], strict=True):
+        np.testing.assert_allclose(layer.weight, weight.detach().numpy(), atol=1e-9)
+
+
+def test_validation_is_the_loss_of_the_held_out_rows_and_no_accuracy(make_valued):
+    task = make_valued()
+    engine = BatchedEngine(task, RECIPE, [Member(1), Member(2)])
+    figures = engine.validate()
+    for index in range(2):
+        errors = outputs(engine.layers(index), task.validation.astype(np.float64)) - task.validation_labels
+        assert figures.loss[index] == pytest.approx(np.square(errors).mean(), rel=1e-9)
+    assert np.isnan(figures.accuracy).all()
+
+
+def test_the_epoch_with_the_lowest_validation_loss_is_kept(make_valued):
+    recipe = replace(RECIPE, optimizer=Optimizer("adam", 0.5), max_epochs=60, patience=5)
+    reports = []
+    (network,) = train_stack(make_valued(), recipe, [Member(0)], progress=reports.append)
+    losses = network.history.validation_loss
+    assert network.best_epoch == np.argmin(losses) + 1 == network.n_epochs - 5 < 55
+    assert network.history.validation_accuracy == []
+    assert np.isnan(reports[-1].validation_accuracy)
+
+
+def test_numbers_of_single_precision_are_the_same_to_its_digits(make_valued):
+    task = make_valued()
+    single = BatchedEngine(task, RECIPE, [Member(0)], dtype=torch.float32)
+    double = BatchedEngine(task, RECIPE, [Member(0)])
+    assert single.layers(0)[0].weight.dtype == np.float32
+    for _ in range(3):
+        figures, expected = single.run_epoch(), double.run_epoch()
+    assert figures.source_loss[0] == pytest.approx(expected.source_loss[0], rel=1e-4)
+
+
+def test_no_loops_are_compiled_for_it(make_valued, monkeypatch):
+    monkeypatch.setattr(compiled, "WORTH_COMPILING", 0.0)
+    monkeypatch.setattr(stack, "CompiledTask", None)
+    (network,) = train_stack(make_valued(), replace(RECIPE, compiled=True), [Member(0)])
+    assert network.layers[-1].weight.shape == (6, 2)
+
+
+def test_tasks_train_one_after_the_other_on_any_device(make_valued):
+    tasks = [make_valued(seed=seed) for seed in range(2)]
+    assert not are_alike(tasks, RECIPE)
+    assert are_alike(tasks, replace(RECIPE, loss="cross_entropy"))
+    trained = train_tasks(tasks, replace(RECIPE, max_epochs=2), [Member(0)])
+    assert (trained[0][0].layers[0].weight != trained[1][0].layers[0].weight).any()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"loss": "hinge"}, r"loss must be one of cross_entropy, squared, got 'hinge'"),
+        ({"loss": "squared", "balanced": True}, r"balanced batches need classes, which loss='squared' has not"),
+    ],
+)
+def test_recipes_that_cannot_work_are_refused(settings, message):
+    with pytest.raises(InvalidInputError, match=message):
+        Recipe(**settings)
