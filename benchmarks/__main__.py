@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-NAMES = ("distances", "precision", "stacks", "growth", "artificial")
+NAMES = ("distances", "precision", "stacks", "growth", "artificial", "tables")
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 

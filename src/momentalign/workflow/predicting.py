@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from momentalign.data.tables.libraries import need
 from momentalign.data.tables.opening import find_path
@@ -19,6 +20,7 @@ from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.workflow.domain_moments import DomainMoments
 from momentalign.workflow.drift import Drift, find_drift
+from momentalign.workflow.joined import joined_networks
 from momentalign.workflow.model_folder import TableModel, load_model
 from momentalign.workflow.outputs import open_output
 from momentalign.workflow.threads import cores, in_order
@@ -83,17 +85,19 @@ def predict_file(
     if place is not None and place.exists() and place.samefile(find_path(data)):
         raise InvalidInputError(f"out={str(place)!r} is the file that is read; give another name.")
     kept = id_column or fitted.id_column
+    predict = joined_networks(fitted.estimator)
     counts = np.zeros(len(fitted.estimator.classes_), dtype=np.int64)
     moments: DomainMoments | None = None
 
     def work(table: Table) -> tuple[DomainMoments, NDArray[np.intp], Any]:
         rows = fitted.preprocessor.transform(table)
-        chances = fitted.estimator.predict_proba(rows)
+        chances = predict(rows)
         codes = chances.argmax(axis=1)
         return DomainMoments.of(rows), codes, _columns(fitted, table, kept, codes, chances if proba else None)
 
     finished = in_order(work, _chunks(fitted, data, kept, chunk_rows), threads=cores())
-    with open_output(place) as write, closing(finished):
+    # Threads of a product would only wait for those of another chunk.
+    with open_output(place) as write, threadpool_limits(limits=1, user_api="blas"), closing(finished):
         for found, codes, columns in finished:
             moments = found if moments is None else moments + found
             counts += np.bincount(codes, minlength=len(counts))
