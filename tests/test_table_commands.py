@@ -88,6 +88,27 @@ def test_fit_for_machines_prints_json_alone(folder):
     assert summary["evaluation"] is not None
 
 
+def test_numbers_are_fitted_and_predicted(tmp_path):
+    for name, shifted in (("last", 0), ("this", 1)):
+        frame = customers(300, shifted=shifted, seed=shifted).drop(columns=["churn", "city"])
+        frame.assign(bill=50 + 10 * frame["visits"]).to_csv(tmp_path / f"{name}.csv", index=False)
+    answer = run(
+        *("fit", "last.csv", "this.csv", "--label", "bill", "--target-label", "bill", "--id", "id", "--regression"),
+        *("--out", "model", "--max-epochs", 100),
+        cwd=tmp_path,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.splitlines()[0].split() == ["network", "source", "R²", "before", "after", "target", "R²"]
+    assert "cmd, weight 1, chosen" in answer.stdout
+    assert "<th" in (tmp_path / "model" / "report.html").read_text()
+    answer = run("predict", "model", "this.csv", "--out", "p.csv", cwd=tmp_path)
+    found = pd.read_csv(tmp_path / "p.csv")["prediction"]
+    assert f"300 rows: mean {found.mean():.4g}, from {found.min():.4g} to {found.max():.4g}; " in answer.stderr
+    answer = run("predict", "model", "this.csv", "--proba", cwd=tmp_path)
+    assert (answer.returncode, answer.stderr.count("\n")) == (2, 1)
+    assert "the model predicts numbers ('bill'), which have no probabilities" in answer.stderr
+
+
 def test_diagnose_says_what_shifted(folder):
     answer = run("diagnose", "last.csv", "this.csv", "--label", "churn", "--id", "id", "--permutations", 99, cwd=folder)
     assert answer.returncode == 0, answer.stderr

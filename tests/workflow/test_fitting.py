@@ -199,7 +199,6 @@ def test_the_folder_is_written_and_named(files: tuple[Path, Path], tmp_path: Pat
         ({"method": "magic"}, "method must be one of cmd, cv-cmd, mmd, coral, dann, none, got 'magic'"),
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"max_epochs": 0}, "max_epochs must be at least 1, got 0"),
-        ({"regression": True}, "there is no regressor yet; leave it out"),
         ({"text": "story"}, "text='story' is no column of both domains"),
         ({"label": "alcohol", "id_column": "grape"}, "no id column 'grape'"),
     ],

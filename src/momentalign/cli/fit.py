@@ -40,10 +40,11 @@ def fit(
 ) -> None:
     """Train on a labelled file so that the model works on an unlabelled one.
 
-    Plain and adapted networks are trained over a grid of weights and combined without a label of the target. ^C leaves
-    the model of the networks that are finished.
+    Plain and adapted networks are trained over a grid of weights and combined without a label of the target; of those
+    that predict numbers the one with weight 1 is taken. ^C leaves the model of the networks that are finished.
 
-    Examples: momentalign fit last_year.csv this_year.csv --label churn; momentalign fit a.csv b.csv --label y --json
+    Examples: momentalign fit last_year.csv this_year.csv --label churn; momentalign fit a.csv b.csv --label price
+    --regression
     """
     import json
 
@@ -74,13 +75,17 @@ def _table(summary: Mapping[str, Any]) -> str:
     """One line for each weight and one for what was made of them.
 
     The columns: accuracy on held-out source rows, label-free score (nuclear norm of the target's predictions), distance
-    of the hidden activations without and with alignment.
+    of the hidden activations without and with alignment. Where numbers are predicted, R^2 and no label-free score.
     """
     columns = {"source_accuracy": "source", "score": "score", "distance_before": "before", "distance_after": "after"}
-    if any(row.get("target_accuracy") is not None for row in summary["rows"]):
-        columns["target_accuracy"] = "target"
-    lines = [f"{'network':28s}" + "".join(f"{word:>9s}" for word in columns.values())]
+    on_target = {"target_accuracy": "target"}
+    if summary["task"] == "regression":
+        columns = {"source_r2": "source R²", "distance_before": "before", "distance_after": "after"}
+        on_target = {"target_r2": "target R²"}
+    if summary["evaluation"] is not None:
+        columns |= on_target
+    lines = [f"{'network':28s}" + "".join(f"{word:>10s}" for word in columns.values())]
     for row in summary["rows"]:
-        figures = "".join(f"{'' if row.get(key) is None else format(row[key], '.3f'):>9s}" for key in columns)
+        figures = "".join(f"{'' if row.get(key) is None else format(row[key], '.3f'):>10s}" for key in columns)
         lines.append(f"{row['name'][:28]:28s}{figures}")
     return "\n".join(lines)

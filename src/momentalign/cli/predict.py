@@ -40,5 +40,7 @@ def predict(
     if as_json:
         typer.echo(json.dumps(summary.to_dict(), allow_nan=False))
     elif out is not None:
-        shares = ", ".join(f"{name} {count:,}" for name, count in summary.classes.items())
-        say(f"{summary.rows:,} rows: {shares}; {out.resolve()}")
+        found = ", ".join(f"{name} {count:,}" for name, count in summary.classes.items())
+        if summary.values is not None:
+            found = "mean {mean:.4g}, from {smallest:.4g} to {largest:.4g}".format(**summary.values)
+        say(f"{summary.rows:,} rows: {found}; {out.resolve()}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -32,6 +32,7 @@ Result = Mapping[str, Any]
 
 KEYS = (
     "verdict",
+    "task",
     "interrupted",
     "plain_kept",
     "label",
@@ -43,6 +44,7 @@ KEYS = (
     "distance",
     "shifted",
     "shares",
+    "values",
     "units",
     "evaluation",
     "notes",
@@ -55,6 +57,47 @@ DRAWN, CONFUSED = 20, 12
 NOTHING = Cell("\N{EN DASH}", math.nan)
 
 
+class Measure(NamedTuple):
+    """What predictions are worth: where a row holds it for source and target, and how it is written."""
+
+    source: str
+    target: str
+    words: Callable[[float | None], str]
+    fact: tuple[str, str]
+    columns: tuple[str, str]
+    explanation: str
+    scored: bool
+
+
+ACCURACY = Measure(
+    "source_accuracy",
+    "target_accuracy",
+    lambda part: percent(part or 0.0),
+    ("of", " right"),
+    ("Source validation", "Target accuracy"),
+    "The nuclear norm of the predictions for the target, 1 where they are sure and use every class evenly, needs no "
+    "label.",
+    scored=True,
+)
+EXPLAINED = Measure(
+    "source_r2",
+    "target_r2",
+    lambda part: "\N{EN DASH}" if part is None else f"{part:.3f}",
+    ("R² on", ""),
+    ("Source validation R²", "Target R²"),
+    "R² is the part of the variance of the values that is explained.",
+    scored=False,
+)
+DISTANCE = (
+    "The distance is the CMD between the hidden activations of the domains, before in the plain network and after in "
+    "the adapted one."
+)
+UNCHOSEN = (
+    "Numbers have no label-free score here that could choose among the weights: the adapted network nearest to the "
+    "paper's default, weight 1, predicts."
+)
+
+
 def fit_page(result: Result) -> str:
     """Return the page of one summary of :func:`momentalign.workflow.fitting.fit_files`."""
     read_result(result, "fit", KEYS)
@@ -64,6 +107,7 @@ def fit_page(result: Result) -> str:
         Section("Distance, order by order", _orders(result)),
         Section("What shifted", _shifted(result)),
         Section("Predicted classes", _shares(result)),
+        Section("Predicted values", _values(result)),
         Section("Hidden units", _units(result)),
         Section("How this was made", _making(result)),
     ]
@@ -76,24 +120,30 @@ def _numbers(result: Result) -> list[Fact]:
     model, distance = result["rows"][-1], result["distance"]
     after = f"{sum(distance['after']):.2f}"
     apart = after if distance["before"] is None else _arrow(f"{sum(distance['before']):.2f}", after)
+    measure = _measure(result)
     facts = [
-        Fact(percent(model["source_accuracy"]), "of held-out source rows right"),
+        Fact(measure.words(model[measure.source]), f"{measure.fact[0]} held-out source rows{measure.fact[1]}"),
         Fact(apart, "central moment discrepancy", f"{distance['by_chance']:.2f} by chance alone"),
-        Fact(f"{model['score']:.3f}", "nuclear norm on the target", "1 sure and even, no label needed"),
     ]
+    if measure.scored:
+        facts.append(Fact(f"{model['score']:.3f}", "nuclear norm on the target", "1 sure and even, no label needed"))
     if result["evaluation"] is not None:
-        facts.insert(1, Fact(percent(model["target_accuracy"]), "of labelled target rows right", "evaluation only"))
+        words = f"{measure.fact[0]} labelled target rows{measure.fact[1]}"
+        facts.insert(1, Fact(measure.words(model[measure.target]), words, "evaluation only"))
     return facts
+
+
+def _measure(result: Result) -> Measure:
+    return EXPLAINED if result["task"] == "regression" else ACCURACY
 
 
 def _networks(result: Result) -> list[Markup]:
     """Return the table of all networks and of what predicts."""
-    words = [
-        "Held-out source rows show what alignment costs; the nuclear norm of the predictions for the target, 1 where "
-        "they are sure and use every class evenly, needs no label. The distance is the CMD between the hidden "
-        "activations of the domains, before in the plain network and after in the adapted one."
-    ]
-    if result["plain_kept"]:
+    words = ["Held-out source rows show what alignment costs.", _measure(result).explanation, DISTANCE]
+    if result["task"] == "regression":
+        if any(entry["weight"] for entry in result["rows"]):
+            words.append(UNCHOSEN)
+    elif result["plain_kept"]:
         words.append("By that score the plain network is better than the adapted ones, so it is what predicts.")
     elif result["rows"][-1]["networks"] > 1:
         words.append(
@@ -101,25 +151,28 @@ def _networks(result: Result) -> list[Markup]:
             "the target; the last row is what predicts."
         )
     if result["settings"]["trained_again"]:
-        words.append("Its networks were then trained again on all rows.")
+        words.append("What predicts was then trained again on all rows.")
     *rows, last = [_cells(result, entry) for entry in result["rows"]]
     return [text(" ".join(words)), table("Networks", _columns(result), rows, footer=last)]
 
 
 def _columns(result: Result) -> list[str]:
-    columns = ["Method", "Source validation", "Label-free score", "Distance before", "Distance after"]
-    return columns if result["evaluation"] is None else [*columns, "Target accuracy"]
+    measure = _measure(result)
+    source, target = measure.columns
+    columns = ["Method", source, *(["Label-free score"] if measure.scored else []), "Distance before", "Distance after"]
+    return columns if result["evaluation"] is None else [*columns, target]
 
 
 def _cells(result: Result, entry: Mapping[str, Any]) -> list[Cell]:
+    measure = _measure(result)
     cells = [
         Cell(entry["name"]),
-        _cell(entry["source_accuracy"], share=True),
-        _cell(entry["score"]),
+        _cell(entry[measure.source], share=measure.scored),
+        *([_cell(entry["score"])] if measure.scored else []),
         _cell(entry["distance_before"]),
         _cell(entry["distance_after"]),
     ]
-    return cells if result["evaluation"] is None else [*cells, _cell(entry["target_accuracy"], share=True)]
+    return cells if result["evaluation"] is None else [*cells, _cell(entry[measure.target], share=measure.scored)]
 
 
 def _cell(value: float | None, *, share: bool = False) -> Cell:
@@ -129,10 +182,16 @@ def _cell(value: float | None, *, share: bool = False) -> Cell:
 
 
 def _evaluation(result: Result) -> list[Markup]:
-    """Return the confusion matrix, where target labels were given."""
+    """Return the confusion matrix, or the error of numbers, where target labels were given."""
     found = result["evaluation"]
     if found is None:
         return []
+    if result["task"] == "regression":
+        words = (
+            f"Target labels were used for evaluation only: R² is {EXPLAINED.words(found['r2'])} over {found['rows']:,} "
+            f"rows with a label in {found['label']!r}, the root of the mean squared error {found['error']:.4g}."
+        )
+        return [text(words)]
     words = (
         f"Target labels were used for evaluation only: {percent(found['accuracy'])} of {found['rows']:,} rows with a "
         f"label in {found['label']!r} are predicted right."
@@ -196,6 +255,8 @@ def _ratio(feature: Mapping[str, Any]) -> float | None:
 def _shares(result: Result) -> list[Markup]:
     """Return the share of each class in the source and among the predictions."""
     shares = result["shares"]
+    if not shares:
+        return []
     words = (
         "Shares of the classes among the labels of the source and among the predictions for the target. They differ "
         "where the target has other shares, or where the model is wrong."
@@ -217,6 +278,30 @@ def _shares(result: Result) -> list[Markup]:
         Sign(path("M2 2h20v10h-20z", "ma-bar ma-target"), "target, predicted"),
     ]
     return [text(words), key(signs), row([figure(picture), listed], least="20rem")]
+
+
+def _values(result: Result) -> list[Markup]:
+    """Return mean, deviation and range of the source's numbers and of the predicted ones."""
+    values = result["values"]
+    if values is None:
+        return []
+    words = (
+        "The numbers of the source and those predicted for the target. Alignment is meant for domains whose values are "
+        "distributed alike; where the target has larger or smaller ones, part of that difference is aligned away."
+    )
+    names = {"source": "source", "target": "target, predicted", "plain": "target, by the plain network"}
+    parts = ("mean", "deviation", "smallest", "largest")
+    rows = [
+        [Cell(name), *(_number(values[domain][part]) for part in parts)]
+        for domain, name in names.items()
+        if values[domain] is not None
+    ]
+    return [text(words), table("Values", ["Domain", *(part.capitalize() for part in parts)], rows)]
+
+
+def _number(value: float) -> Cell:
+    """A number of any size."""
+    return Cell(f"{value:.4g}", float(f"{value:.5g}"))
 
 
 def _units(result: Result) -> list[Markup]:
@@ -242,14 +327,14 @@ def _unit(unit: Mapping[str, Any], words: str) -> Markup:
 
 def _making(result: Result) -> list[Markup]:
     """Return data, settings and versions."""
-    settings = result["settings"]
+    settings, last = result["settings"], "a linear unit" if result["task"] == "regression" else "softmax"
     pairs: list[tuple[str, str | Markup]] = [
         ("Source", _data(result, "source", "labelled")),
         ("Target", _data(result, "target", "unlabelled" if result["evaluation"] is None else "labels set apart")),
         ("Features", f"{result['features']:,}"),
         (
             "Networks",
-            f"{settings['hidden']} sigmoid hidden units, softmax, {settings['optimizer']} with rate "
+            f"{settings['hidden']} sigmoid hidden units, {last} on top, {settings['optimizer']} with rate "
             f"{settings['learning_rate']:g}, batches of {settings['batch_size']}, at most {settings['max_epochs']:,} "
             f"epochs, {settings['seeds']} of each weight",
         ),

@@ -1,8 +1,7 @@
-"""From two tables to a model: networks over a grid of weights, combined without target labels.
+"""From two tables to a model: networks over a grid of weights, combined or chosen without target labels.
 
-The combination is that of ``MANNClassifier(weight="auto")``: importance-weighted least squares over the adapted
-networks (Dinu et al. 2023, see :mod:`momentalign.scores.aggregation`). The plain network is kept instead where the
-label-free score of its predictions for the target is clearly higher.
+What is done with the networks depends on the labels: :mod:`momentalign.workflow.classification` combines those that
+predict classes, :mod:`momentalign.workflow.regression` takes one of those that predict numbers.
 """
 
 from __future__ import annotations
@@ -14,28 +13,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from momentalign.data.tables.labels import LabelKind
 from momentalign.data.tables.preprocessing import Preprocessor
 from momentalign.data.tables.reading import read_table
 from momentalign.data.tables.table import Table, quoted
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.inputs import as_float32, encode_labels, joined_task, read_device, split_layers
+from momentalign.estimators.inputs import as_float32, joined_task, read_device
 from momentalign.moments import read_order
-from momentalign.networks.shallow import Matrix, activations, probabilities
-from momentalign.scores.aggregation import aggregation_coefficients
-from momentalign.scores.importance import importance_weights, logistic_ratio
-from momentalign.scores.nuclear_norm import nuclear_norm
-from momentalign.selection.splits import split_labelled
-from momentalign.training.recipe import Optimizer, Recipe, Task, TrainedNetwork
+from momentalign.training.recipe import LossName, Optimizer, Recipe, Task
+from momentalign.workflow.classification import Classes
 from momentalign.workflow.domain_moments import DomainMoments
-from momentalign.workflow.grid import Point, Progress, grid_points, train_again, train_points
+from momentalign.workflow.grid import Progress, grid_points, train_again, train_points
 from momentalign.workflow.model_folder import TableModel, check_folder, save_model
-from momentalign.workflow.summary import Fit, summarise
-from momentalign.workflow.truth import read_truth
+from momentalign.workflow.regression import Values
+from momentalign.workflow.summary import Fit
 
 __all__ = ["METHODS", "FitResult", "fit_files", "fit_tables"]
 
@@ -48,11 +41,6 @@ UPDATES = 10_000
 HELD_OUT, MOST_HELD_OUT = 0.3, 10_000
 # Below this part of the source, rows that were held out are not worth a second training.
 WORTH_TRAINING_AGAIN = 0.2
-# How much higher the label-free score of the plain network has to be for it to be kept. On tables of scikit-learn cut
-# in two, where alignment did harm it was higher by 0.04 and more, where alignment helped by 0.001 at most.
-CLEARLY = 0.02
-# Rows that the importance weights and the combination look at.
-SEEN = 10_000
 
 
 @dataclass(frozen=True)
@@ -112,9 +100,10 @@ def fit_files(
     method, seeds, max_epochs, device, text, regression, strict, progress
         As for :func:`fit_tables`.
     """
-    _refuse_bad_options(method, seeds, max_epochs, regression)
+    _refuse_bad_options(method, seeds, max_epochs)
     check_folder(out)
-    ours = read_table(source, label=label, id_column=id_column)
+    kind: LabelKind = "numbers" if regression else "classes"
+    ours = read_table(source, label=label, label_kind=kind, id_column=id_column)
     theirs = _read_target(target, label, target_label, id_column)
     result = fit_tables(
         ours,
@@ -126,6 +115,7 @@ def fit_files(
         device=device,
         text=text,
         target_label=target_label,
+        regression=regression,
         id_column=id_column,
         strict=strict,
         progress=progress,
@@ -172,7 +162,7 @@ def fit_tables(
     target_label
         Name of the target's labels, for evaluation only.
     regression
-        Whether labels are numbers to predict; not possible yet.
+        Whether labels are numbers to predict.
     strict
         Whether a column that only one domain has is an error.
     progress
@@ -180,6 +170,7 @@ def fit_tables(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import pandas as pd
     >>> random = np.random.default_rng(0)
     >>> x, y = random.normal(size=(60, 2)), np.repeat(["left", "right"], 30)
@@ -190,38 +181,35 @@ def fit_tables(
     (['left', 'right'], 6)
     """
     started = time.perf_counter()
-    _refuse_bad_options(method, seeds, max_epochs, regression)
+    _refuse_bad_options(method, seeds, max_epochs)
     if source.labels is None:
         raise InvalidInputError(f"the source has no labels; name their column, for instance label={label!r}.")
     points = grid_points(None if method == "none" else method, seeds=seeds)
     place = read_device(device)
     preprocessor = Preprocessor(text=text, strict=strict).fit(source, X_target=target)
     rows, others = (as_float32(preprocessor.transform(part), "the table") for part in (source, target))
-    classes, codes = encode_labels(source.labels)
-    truth = None if target_label is None else read_truth(target, target_label, classes)
-    task = _task(rows, codes, others, len(classes))
-    recipe = _recipe(task, max_epochs)
+    learned = (Values if regression else Classes).read(source.labels, target, label=label, target_label=target_label)
+    task = learned.task(rows, others, share=_share(rows.shape[0]))
+    recipe = _recipe(task, max_epochs, learned.loss)
     networks, interrupted = train_points(points, task, recipe, device=place, progress=progress)
     if not networks:
         raise KeyboardInterrupt
-    coefficients = _unless_plain_is_better(networks, _combine(networks, task), task)
+    coefficients = learned.choose(networks, task)
     if not interrupted and _is_worth_training_again(task):
         used = {point: networks[point] for point in coefficients}
         again, interrupted = train_again(used, joined_task(task), recipe, device=place, progress=progress)
     else:
         again = networks
-    estimator = _estimator(again, coefficients, classes, recipe, method, features=rows.shape[1])
+    estimator = learned.estimator(again, coefficients, recipe, method, features=rows.shape[1])
     model = TableModel(estimator, preprocessor, DomainMoments.of(others), label, id_column)
-    fit = Fit(model, task, networks, coefficients, rows, others, codes, truth, interrupted)
+    fit = Fit(model, task, networks, coefficients, rows, others, interrupted)
     settings = _settings(method, seeds, recipe, place, trained_again=again is not networks)
     seconds = time.perf_counter() - started
-    return FitResult(model, {**summarise(fit), "settings": settings, "seconds": round(seconds, 2)})
+    return FitResult(model, {**learned.summarise(fit), "settings": settings, "seconds": round(seconds, 2)})
 
 
-def _refuse_bad_options(method: str, seeds: int, max_epochs: int | None, regression: bool) -> None:
+def _refuse_bad_options(method: str, seeds: int, max_epochs: int | None) -> None:
     """Say what cannot work before files are read."""
-    if regression:  # The one place to change when there is a regressor.
-        raise InvalidInputError("regression=True: there is no regressor yet; leave it out to predict classes.")
     if method not in METHODS:
         raise InvalidInputError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
     read_order(seeds, "seeds", example="1")
@@ -241,100 +229,27 @@ def _read_target(path: str | Path, label: str, target_label: str | None, id_colu
     return replace(table, rows=table.rows.drop(columns=label))  # type: ignore[union-attr]
 
 
-def _task(rows: Matrix, codes: NDArray[np.intp], others: Matrix, n_classes: int) -> Task:
-    """Hold out a part of the source and shuffle the target: batches are cut in order."""
-    share = max(1.0 - HELD_OUT, 1.0 - MOST_HELD_OUT / len(codes))
-    training, held_out = split_labelled(codes, share=share, seed=0)
-    order = np.random.default_rng([0, 1]).permutation(others.shape[0])
-    return Task(rows[training], codes[training], others[order], n_classes, rows[held_out], codes[held_out])
+def _share(rows: int) -> float:
+    """The part of the source to train on; the rest is held out."""
+    return max(1.0 - HELD_OUT, 1.0 - MOST_HELD_OUT / rows)
 
 
-def _recipe(task: Task, max_epochs: int | None) -> Recipe:
+def _recipe(task: Task, max_epochs: int | None, loss: LossName) -> Recipe:
     # Sparse rows as in the paper's reviews; on dense ones Adam is as good in a fraction of the epochs.
     optimizer = Optimizer("adagrad") if sparse.issparse(task.source) else Optimizer("adam", 0.003)
     # Nine trainings are worth compiling, however short each is.
-    recipe = Recipe(hidden=(HIDDEN,), optimizer=optimizer, batch_size=BATCH, patience=PATIENCE, compiled=True)
+    recipe = Recipe(
+        hidden=(HIDDEN,), optimizer=optimizer, batch_size=BATCH, patience=PATIENCE, compiled=True, loss=loss
+    )
     if max_epochs is None:
         epochs = math.ceil(UPDATES / len(recipe.epoch(task)))
         return replace(recipe, max_epochs=min(max(epochs, FEWEST_EPOCHS), MOST_EPOCHS))
     return replace(recipe, max_epochs=max_epochs)
 
 
-def _combine(networks: Mapping[Point, TrainedNetwork], task: Task) -> dict[Point, float]:
-    """Return the coefficient of each network of the combination: the adapted ones, or the plain ones alone."""
-    adapted = [point for point in networks if point.weight] or list(networks)
-    if len(adapted) == 1:
-        return {adapted[0]: 1.0}
-    layers = [networks[point].layers for point in adapted]
-    target = task.target[:SEEN]  # type: ignore[index]
-    hidden = [activations(layers[0], rows).astype(np.float64) for rows in (task.validation, target)]
-    # About 0 the classifier that tells the domains apart needs far fewer steps.
-    hidden = [part - hidden[1].mean(axis=0) for part in hidden]
-    folds = min(5, *(len(part) for part in hidden))
-    ratio = np.ones(len(hidden[0]))
-    if folds > 1:
-        ratio = logistic_ratio(source=hidden[0], target=hidden[1], folds=folds)
-    found = aggregation_coefficients(
-        target=np.stack([probabilities(network, target) for network in layers]),
-        source=np.stack([probabilities(network, task.validation) for network in layers]),
-        labels=task.validation_labels,  # type: ignore[arg-type]
-        weights=importance_weights(ratio=ratio),
-    )
-    return dict(zip(adapted, found.tolist(), strict=True))
-
-
-def _unless_plain_is_better(
-    networks: Mapping[Point, TrainedNetwork], coefficients: dict[Point, float], task: Task
-) -> dict[Point, float]:
-    """Return the plain networks alone where the label-free score likes them clearly better than any adapted one.
-
-    Where classes have other shares in the target, moments differ for a good reason, and aligning them does harm.
-    """
-    plain = [point for point in networks if not point.weight]
-    if not plain or all(point in plain for point in coefficients):
-        return coefficients
-    target = task.target[:SEEN]  # type: ignore[index]
-    scores = {point: nuclear_norm(probabilities=probabilities(networks[point].layers, target)) for point in networks}
-    alone = float(np.mean([scores[point] for point in plain]))
-    if alone <= max(score for point, score in scores.items() if point.weight) + CLEARLY:
-        return coefficients
-    return dict.fromkeys(plain, 1.0 / len(plain))
-
-
 def _is_worth_training_again(task: Task) -> bool:
     held_out = task.validation.shape[0]  # type: ignore[union-attr]
     return bool(held_out > WORTH_TRAINING_AGAIN * (held_out + task.source.shape[0]))
-
-
-def _estimator(
-    networks: Mapping[Point, TrainedNetwork],
-    coefficients: Mapping[Point, float],
-    classes: NDArray[Any],
-    recipe: Recipe,
-    method: str,
-    *,
-    features: int,
-) -> MANNClassifier:
-    """Return a classifier with these networks; its hidden activations are those of the largest coefficient."""
-    model = MANNClassifier(
-        hidden=recipe.hidden,
-        discrepancy=None if method == "none" else method,
-        weight="auto",
-        optimizer=recipe.optimizer.name,
-        learning_rate=recipe.optimizer.learning_rate,
-        batch_size=recipe.batch_size,
-        max_epochs=recipe.max_epochs,
-        patience=recipe.patience,
-        random_state=0,
-    )
-    largest = max(coefficients, key=lambda point: coefficients[point])
-    model.classes_, model.n_features_in_ = classes, features
-    model.networks_ = [split_layers(networks[point].layers) for point in coefficients]
-    model.coefficients_ = np.array(list(coefficients.values()))
-    model.coefs_, model.intercepts_ = split_layers(networks[largest].layers)
-    model.n_epochs_, model.best_epoch_ = networks[largest].n_epochs, networks[largest].best_epoch
-    model.history_ = dict(vars(networks[largest].history))
-    return model
 
 
 def _settings(method: str, seeds: int, recipe: Recipe, device: str, *, trained_again: bool) -> dict[str, Any]:

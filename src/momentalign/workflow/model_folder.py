@@ -17,6 +17,7 @@ from momentalign.data.tables.preprocessing import Preprocessor
 from momentalign.errors import DamagedFileError, InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.persistence import load
+from momentalign.estimators.regressor import MANNRegressor
 from momentalign.training.checkpoints import read_folder, write_folder
 from momentalign.workflow.domain_moments import DomainMoments
 
@@ -33,7 +34,7 @@ class TableModel:
     Attributes
     ----------
     estimator
-        The fitted classifier, for preprocessed rows.
+        The fitted classifier or regressor, for preprocessed rows.
     preprocessor
         How a table becomes rows.
     moments
@@ -42,7 +43,7 @@ class TableModel:
         Names of the label's column and, where there is one, of the column that identifies rows.
     """
 
-    estimator: MANNClassifier
+    estimator: MANNClassifier | MANNRegressor
     preprocessor: Preprocessor
     moments: DomainMoments
     label: str
@@ -102,7 +103,7 @@ def load_model(path: str | Path) -> TableModel:
         raise DamagedFileError(f"{path} does not describe a model for files ({error}); fit it again.") from error
 
 
-def _build(estimator: MANNClassifier, table: Mapping[str, Any]) -> TableModel:
+def _build(estimator: MANNClassifier | MANNRegressor, table: Mapping[str, Any]) -> TableModel:
     if type(table["version"]) is not int or table["version"] > VERSION:
         raise ValueError(f"version {table['version']!r:.40}, this one reads {VERSION}: upgrade momentalign")
     label, id_column = table["label"], table["id_column"]

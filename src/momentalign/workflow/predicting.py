@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -18,31 +17,38 @@ from momentalign.data.tables.opening import find_path
 from momentalign.data.tables.reading import read_chunks
 from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError, MomentAlignWarning
+from momentalign.estimators.regressor import MANNRegressor
 from momentalign.workflow.domain_moments import DomainMoments
 from momentalign.workflow.drift import Drift, find_drift
-from momentalign.workflow.joined import joined_networks
 from momentalign.workflow.model_folder import TableModel, load_model
 from momentalign.workflow.outputs import open_output
+from momentalign.workflow.tally import ClassTally, ValueTally
 from momentalign.workflow.threads import cores, in_order
 
-__all__ = ["PREDICTION", "PredictSummary", "predict_file"]
-
-PREDICTION = "prediction"
-"""The column of the predicted class; with `proba` the columns after it are named by :data:`PROBABILITY`."""
-PROBABILITY = "probability_{}"
+__all__ = ["PredictSummary", "predict_file"]
 
 
 @dataclass(frozen=True)
 class PredictSummary:
-    """How many rows were predicted, how many of each class, and whether they drifted."""
+    """How many rows were predicted, how many of each class, and whether they drifted.
+
+    Where numbers are predicted, `classes` is empty and `values` holds their ``mean``, ``smallest`` and ``largest``.
+    """
 
     rows: int
     classes: dict[str, int]
     drift: Drift
+    values: dict[str, float] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as plain JSON."""
-        return {"kind": "predict", "rows": self.rows, "classes": self.classes, "drift": self.drift.to_dict()}
+        return {
+            "kind": "predict",
+            "rows": self.rows,
+            "classes": self.classes,
+            "values": self.values,
+            "drift": self.drift.to_dict(),
+        }
 
 
 def predict_file(
@@ -55,7 +61,7 @@ def predict_file(
     chunk_rows: int = 65_536,
     progress: Callable[[int], None] | None = None,
 ) -> PredictSummary:
-    """Predict the class of every row of a file.
+    """Predict the class, or the number, of every row of a file.
 
     Parameters
     ----------
@@ -67,7 +73,7 @@ def predict_file(
         The file to write: ``.csv``, ``.tsv`` or ``.parquet``; None writes CSV to standard output. On any error an
         earlier file of this name stays as it was.
     proba
-        Whether to write the probability of each class too.
+        Whether to write the probability of each class too; a model of numbers has none.
     id_column
         Column to keep beside the predictions; None takes the model's, if it has one.
     chunk_rows
@@ -81,26 +87,24 @@ def predict_file(
         If the rows have drifted away from the target that the model was adapted to.
     """
     fitted = model if isinstance(model, TableModel) else load_model(model)
+    tally = _tally(fitted, proba=proba)
     place = None if out is None else Path(out)
     if place is not None and place.exists() and place.samefile(find_path(data)):
         raise InvalidInputError(f"out={str(place)!r} is the file that is read; give another name.")
     kept = id_column or fitted.id_column
-    predict = joined_networks(fitted.estimator)
-    counts = np.zeros(len(fitted.estimator.classes_), dtype=np.int64)
     moments: DomainMoments | None = None
 
-    def work(table: Table) -> tuple[DomainMoments, NDArray[np.intp], Any]:
+    def work(table: Table) -> tuple[DomainMoments, NDArray[Any], Any]:
         rows = fitted.preprocessor.transform(table)
-        chances = predict(rows)
-        codes = chances.argmax(axis=1)
-        return DomainMoments.of(rows), codes, _columns(fitted, table, kept, codes, chances if proba else None)
+        predictions = tally.predict(rows)
+        return DomainMoments.of(rows), predictions, _columns(table, kept, tally.columns(predictions))
 
     finished = in_order(work, _chunks(fitted, data, kept, chunk_rows), threads=cores())
     # Threads of a product would only wait for those of another chunk.
     with open_output(place) as write, threadpool_limits(limits=1, user_api="blas"), closing(finished):
-        for found, codes, columns in finished:
+        for found, predictions, columns in finished:
             moments = found if moments is None else moments + found
-            counts += np.bincount(codes, minlength=len(counts))
+            tally.add(predictions)
             write(columns)
             if progress is not None:
                 progress(moments.count)
@@ -108,8 +112,17 @@ def predict_file(
     drift = find_drift(moments, fitted.moments, fitted.feature_names)
     if drift.found:
         warnings.warn(drift.words, MomentAlignWarning, stacklevel=2)
-    classes = {str(name): int(count) for name, count in zip(fitted.estimator.classes_, counts, strict=True)}
-    return PredictSummary(moments.count, classes, drift)
+    return PredictSummary(moments.count, tally.classes, drift, tally.values)
+
+
+def _tally(model: TableModel, *, proba: bool) -> ClassTally | ValueTally:
+    if not isinstance(model.estimator, MANNRegressor):
+        return ClassTally(model.estimator, proba=proba)
+    if proba:
+        raise InvalidInputError(
+            f"the model predicts numbers ({model.label!r}), which have no probabilities; leave proba out."
+        )
+    return ValueTally(model.estimator)
 
 
 def _chunks(model: TableModel, data: str | Path, id_column: str | None, rows: int) -> Iterator[Table]:
@@ -123,21 +136,8 @@ def _chunks(model: TableModel, data: str | Path, id_column: str | None, rows: in
     )
 
 
-def _columns(
-    model: TableModel,
-    table: Table,
-    id_column: str | None,
-    codes: NDArray[np.intp],
-    chances: NDArray[np.floating[Any]] | None,
-) -> Any:
+def _columns(table: Table, id_column: str | None, predictions: Mapping[str, Any]) -> Any:
     """Return what is written for some rows: identifiers, predictions, probabilities."""
     pyarrow = need("pyarrow")
-    classes = model.estimator.classes_
-    columns: dict[str, Any] = {}
-    if table.ids is not None:
-        columns[str(id_column)] = pyarrow.array(table.ids, from_pandas=True)
-    names = pyarrow.array(classes.tolist())
-    columns[PREDICTION] = names.take(pyarrow.array(codes))
-    for place, name in enumerate(classes if chances is not None else ()):
-        columns[PROBABILITY.format(name)] = pyarrow.array(chances[:, place])  # type: ignore[index]
-    return pyarrow.table(columns)
+    ids = {} if table.ids is None else {str(id_column): pyarrow.array(table.ids, from_pandas=True)}
+    return pyarrow.table({**ids, **predictions})

@@ -5,7 +5,7 @@ Target labels are compared with predictions here and nowhere else, after the mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,11 @@ from momentalign.workflow.model_folder import TableModel
 from momentalign.workflow.truth import Truth
 from momentalign.workflow.verdict import verdict
 
-__all__ = ["Fit", "summarise"]
+__all__ = ["ClassFit", "Fit", "distances", "network_name", "network_rows", "seen", "shared", "summarise"]
 
 Floats = NDArray[np.float64]
+Figures = Callable[[Sequence[Layer]], Mapping[str, float | None]]
+"""Takes a network and returns what its predictions are worth."""
 
 # Rows of each domain that distances and scores look at.
 SEEN = 10_000
@@ -45,8 +47,6 @@ class Fit:
     coefficients: Mapping[Point, float]
     rows: Matrix
     others: Matrix
-    codes: NDArray[np.intp]
-    truth: Truth | None
     interrupted: bool
 
     @property
@@ -64,17 +64,44 @@ class Fit:
         """Whether the model is the plain network although there are adapted ones."""
         return any(point.weight for point in self.networks) and not self.largest.weight
 
+
+@dataclass(frozen=True)
+class ClassFit(Fit):
+    """A finished fit of classes: those of the source rows, and those of target rows that are known."""
+
+    codes: NDArray[np.intp]
+    truth: Truth | None
+
     def stacked(self, rows: Matrix) -> Floats:
         """Probabilities of the combined networks, (networks, rows, classes)."""
         return np.stack([_chances(self.networks[point].layers, rows) for point in self.coefficients])
 
 
-def summarise(fit: Fit) -> dict[str, Any]:
+def summarise(fit: ClassFit) -> dict[str, Any]:
     """Return everything but the settings."""
     final = fit.model.estimator.predict_proba(fit.others).argmax(axis=1)
-    ours, theirs = _some(fit.rows, SEEN), _some(fit.others, SEEN)
-    rows = [*_networks(fit, ours, theirs), _combination(fit, ours, theirs, final)]
+    ours, theirs = seen(fit)
+    rows = network_rows(fit, ours, theirs, lambda layers: _figures(fit, layers, theirs))
     summary = {
+        "task": "classification",
+        **shared(fit, ours, theirs),
+        "classes": [str(name) for name in fit.model.estimator.classes_],
+        "rows": [*rows, _combination(fit, ours, theirs, final)],
+        "shares": _shares(fit, final),
+        "values": None,
+        "evaluation": None if fit.truth is None else fit.truth.evaluation(final),
+    }
+    return {**summary, "verdict": verdict(summary)}
+
+
+def seen(fit: Fit) -> tuple[Matrix, Matrix]:
+    """Return the rows of source and target that distances and scores look at."""
+    return _some(fit.rows, SEEN), _some(fit.others, SEEN)
+
+
+def shared(fit: Fit, ours: Matrix, theirs: Matrix) -> dict[str, Any]:
+    """Return what does not depend on the kind of labels."""
+    return {
         "kind": "fit",
         "interrupted": fit.interrupted,
         "plain_kept": fit.plain_kept,
@@ -82,43 +109,52 @@ def summarise(fit: Fit) -> dict[str, Any]:
         "source_rows": int(fit.rows.shape[0]),
         "target_rows": int(fit.others.shape[0]),
         "features": int(fit.rows.shape[1]),
-        "classes": [str(name) for name in fit.model.estimator.classes_],
-        "rows": rows,
         "distance": _distance(fit, ours, theirs),
         "shifted": _shifted(fit),
-        "shares": _shares(fit, final),
         "units": _units(fit, ours, theirs),
-        "evaluation": None if fit.truth is None else fit.truth.evaluation(final),
         "notes": list(fit.model.preprocessor.notes_),
         "versions": {"momentalign": __version__, "numpy": np.__version__, "scipy": scipy.__version__},
     }
-    return {**summary, "verdict": verdict(summary)}
 
 
-def _networks(fit: Fit, ours: Matrix, theirs: Matrix) -> list[dict[str, Any]]:
-    """One row per weight, means over seeds."""
+def network_rows(fit: Fit, ours: Matrix, theirs: Matrix, figures: Figures) -> list[dict[str, Any]]:
+    """One row per weight, means over seeds: `figures` of each network, and its distances."""
     table = []
     for weight in sorted({point.weight for point in fit.networks}):
         points = [point for point in fit.networks if point.weight == weight]
-        each = [_figures(fit, point, ours, theirs) for point in points]
-        name = f"{points[0].method}, weight {weight:g}" if weight else "plain network"
-        table.append({"name": name, "weight": weight, "networks": len(points), **_means(each)})
+        each = [
+            {
+                **figures(fit.networks[point].layers),
+                **distances(fit, point, ours, theirs),
+                "coefficient": fit.coefficients.get(point),
+                "epochs": float(fit.networks[point].best_epoch),
+            }
+            for point in points
+        ]
+        table.append({"name": network_name(points[0]), "weight": weight, "networks": len(points), **_means(each)})
     return table
 
 
-def _figures(fit: Fit, point: Point, ours: Matrix, theirs: Matrix) -> dict[str, float | None]:
-    layers = fit.networks[point].layers
+def network_name(point: Point) -> str:
+    """What a network is called in tables."""
+    return f"{point.method}, weight {point.weight:g}" if point.weight else "plain network"
+
+
+def distances(fit: Fit, point: Point, ours: Matrix, theirs: Matrix) -> dict[str, float | None]:
+    """The CMD of the hidden activations of a network, and of the plain network with the same seed if there is one."""
     plain = fit.networks.get(Point(point.seed, 0.0, None))
+    return {
+        "distance_before": None if plain is None else sum(_terms(plain.layers, ours, theirs)),
+        "distance_after": sum(_terms(fit.networks[point].layers, ours, theirs)),
+    }
+
+
+def _figures(fit: ClassFit, layers: Sequence[Layer], theirs: Matrix) -> dict[str, float | None]:
+    truth = fit.truth
     return {
         "source_accuracy": _accuracy(_chances(layers, fit.task.validation), fit),
         "score": nuclear_norm(probabilities=_chances(layers, theirs)),
-        "distance_before": None if plain is None else sum(_terms(plain.layers, ours, theirs)),
-        "distance_after": sum(_terms(layers, ours, theirs)),
-        "target_accuracy": None
-        if fit.truth is None
-        else fit.truth.accuracy(_chances(layers, fit.others).argmax(axis=1)),
-        "coefficient": fit.coefficients.get(point),
-        "epochs": float(fit.networks[point].best_epoch),
+        "target_accuracy": None if truth is None else truth.accuracy(_chances(layers, fit.others).argmax(axis=1)),
     }
 
 
@@ -131,14 +167,13 @@ def _means(each: Sequence[Mapping[str, float | None]]) -> dict[str, float | None
     }
 
 
-def _combination(fit: Fit, ours: Matrix, theirs: Matrix, final: NDArray[np.intp]) -> dict[str, Any]:
+def _combination(fit: ClassFit, ours: Matrix, theirs: Matrix, final: NDArray[np.intp]) -> dict[str, Any]:
     """The row of what predicts: the combination of networks, or the only one."""
     factors = list(fit.coefficients.values())
     held_out, target = (
         aggregated_probabilities(coefficients=factors, predictions=fit.stacked(rows))
         for rows in (fit.task.validation, theirs)
     )
-    largest = _figures(fit, fit.largest, ours, theirs)
     name = f"combination of {len(factors)}" if len(factors) > 1 else "the only network"
     return {
         "name": "plain network, kept" if fit.plain_kept else name,
@@ -146,8 +181,7 @@ def _combination(fit: Fit, ours: Matrix, theirs: Matrix, final: NDArray[np.intp]
         "networks": len(factors),
         "source_accuracy": _accuracy(held_out, fit),
         "score": nuclear_norm(probabilities=target),
-        "distance_before": largest["distance_before"],
-        "distance_after": largest["distance_after"],
+        **distances(fit, fit.largest, ours, theirs),
         "target_accuracy": None if fit.truth is None else fit.truth.accuracy(final),
         "coefficient": None,
         "epochs": None,
@@ -192,7 +226,7 @@ def _shifted(fit: Fit) -> list[dict[str, Any]]:
     ]
 
 
-def _shares(fit: Fit, final: NDArray[np.intp]) -> list[dict[str, Any]]:
+def _shares(fit: ClassFit, final: NDArray[np.intp]) -> list[dict[str, Any]]:
     """The share of each class in the source and among the predictions for the target."""
     classes = fit.model.estimator.classes_
     source, target = (np.bincount(codes, minlength=len(classes)) / len(codes) for codes in (fit.codes, final))
@@ -246,5 +280,5 @@ def _chances(layers: Sequence[Layer], rows: Matrix) -> Floats:
     return np.asarray(probabilities(layers, rows), dtype=np.float64)
 
 
-def _accuracy(chances: Floats, fit: Fit) -> float:
+def _accuracy(chances: Floats, fit: ClassFit) -> float:
     return float((chances.argmax(axis=1) == fit.task.validation_labels).mean())

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["verdict"]
+__all__ = ["verdict", "verdict_of_values"]
 
 # Distances up to this many times what chance gives are no difference of the domains.
 ALIKE = 1.5
-# A loss of this much source accuracy is worth a word.
+# A loss of this much source accuracy, or of explained variance, is worth a word.
 COSTLY = 0.05
+# Mean predictions that alignment moves by this part of a deviation are worth a word.
+MOVED = 0.2
+INTERRUPTED = "Training was interrupted; this is the model of the networks that were finished."
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
@@ -30,8 +33,47 @@ def verdict(summary: Mapping[str, Any]) -> str:
         beside = "" if plain is None else f", the plain network {100 * plain['target_accuracy']:.1f} %"
         sentences.append(f"On the target it gets {100 * last['target_accuracy']:.1f} % right{beside}.")
     if summary["interrupted"]:
-        sentences.append("Training was interrupted; this is the model of the networks that were finished.")
+        sentences.append(INTERRUPTED)
     return " ".join(sentences)
+
+
+def verdict_of_values(summary: Mapping[str, Any], *, weight: float) -> str:
+    """Return what was found where labels are numbers, and which weight predicts, in a few plain sentences."""
+    last, plain = summary["rows"][-1], next((row for row in summary["rows"] if row["weight"] == 0.0), None)
+    sentences = [_alignment(summary["distance"], adapted=any(row["weight"] for row in summary["rows"]))]
+    if weight:
+        paper = ", the paper's default" if weight == 1.0 else ""
+        sentences.append(f"The weight is {weight:g}{paper}: numbers have no label-free score here to choose it by.")
+    else:
+        plain = None  # It is what predicts, there is nothing to compare.
+    held_out = f"R² is {_explained(last['source_r2'])} on held-out source rows"
+    if plain is not None and (plain["source_r2"] or 0.0) - (last["source_r2"] or 0.0) > COSTLY:
+        held_out += f", {_explained(plain['source_r2'])} without alignment, which costs something here"
+    sentences.append(f"{held_out}.")
+    if plain is not None:
+        sentences += _moved(summary["values"])
+    if summary["evaluation"] is not None:
+        beside = "" if plain is None else f", {_explained(plain['target_r2'])} without alignment"
+        sentences.append(f"On the target R² is {_explained(last['target_r2'])}{beside}.")
+    if summary["interrupted"]:
+        sentences.append(INTERRUPTED)
+    return " ".join(sentences)
+
+
+def _explained(part: float | None) -> str:
+    return "not defined" if part is None else f"{part:.2f}"
+
+
+def _moved(values: Mapping[str, Any]) -> list[str]:
+    """The one thing that no label-free figure can tell: whether the numbers of the target are different ones."""
+    source, plain, aligned = values["source"], values["plain"]["mean"], values["target"]["mean"]
+    if abs(plain - aligned) <= MOVED * source["deviation"]:
+        return []
+    word = "larger" if plain > aligned else "smaller"
+    return [
+        f"The predictions for the target have a mean of {aligned:.4g}, without alignment {plain:.4g}, the source's "
+        f"numbers {source['mean']:.4g}: if those of the target really are {word}, fit with method none."
+    ]
 
 
 def _kept(rows: Sequence[Mapping[str, Any]]) -> str:

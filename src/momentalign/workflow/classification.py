@@ -1,0 +1,151 @@
+"""Labels that are classes: networks are combined without target labels.
+
+The combination is that of ``MANNClassifier(weight="auto")``: importance-weighted least squares over the adapted
+networks (Dinu et al. 2023, see :mod:`momentalign.scores.aggregation`). The plain network is kept instead where the
+label-free score of its predictions for the target is clearly higher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from momentalign.data.tables.table import Table
+from momentalign.estimators.classifier import MANNClassifier
+from momentalign.estimators.inputs import encode_labels, split_layers
+from momentalign.networks.shallow import Matrix, activations, probabilities
+from momentalign.scores.aggregation import aggregation_coefficients
+from momentalign.scores.importance import importance_weights, logistic_ratio
+from momentalign.scores.nuclear_norm import nuclear_norm
+from momentalign.selection.splits import split_labelled
+from momentalign.training.recipe import LossName, Recipe, Task, TrainedNetwork
+from momentalign.workflow.grid import Point
+from momentalign.workflow.summary import ClassFit, Fit, summarise
+from momentalign.workflow.truth import Truth, read_truth
+
+__all__ = ["Classes"]
+
+# How much higher the label-free score of the plain network has to be for it to be kept. On tables of scikit-learn cut
+# in two, where alignment did harm it was higher by 0.04 and more, where alignment helped by 0.001 at most.
+CLEARLY = 0.02
+# Rows that the importance weights and the combination look at.
+SEEN = 10_000
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of the source in order, each row as the number of its class, and what is known of the target."""
+
+    names: NDArray[Any]
+    codes: NDArray[np.intp]
+    truth: Truth | None
+    loss: ClassVar[LossName] = "cross_entropy"
+
+    @classmethod
+    def read(cls, labels: NDArray[Any], target: Table, *, label: str, target_label: str | None) -> Self:  # noqa: ARG003
+        """Return the classes of the source and, where `target_label` is given, those of the target."""
+        names, codes = encode_labels(labels)
+        return cls(names, codes, None if target_label is None else read_truth(target, target_label, names))
+
+    def task(self, rows: Matrix, others: Matrix, *, share: float) -> Task:
+        """Hold out a part of the source and shuffle the target: batches are cut in order."""
+        training, held_out = split_labelled(self.codes, share=share, seed=0)
+        order = np.random.default_rng([0, 1]).permutation(others.shape[0])
+        codes, count = self.codes, len(self.names)
+        return Task(rows[training], codes[training], others[order], count, rows[held_out], codes[held_out])
+
+    def choose(self, networks: Mapping[Point, TrainedNetwork], task: Task) -> dict[Point, float]:
+        """Return the coefficient of each network that predicts."""
+        return _unless_plain_is_better(networks, _combine(networks, task), task)
+
+    def estimator(
+        self,
+        networks: Mapping[Point, TrainedNetwork],
+        coefficients: Mapping[Point, float],
+        recipe: Recipe,
+        method: str,
+        *,
+        features: int,
+    ) -> MANNClassifier:
+        """Return the classifier of these networks."""
+        return _classifier(networks, coefficients, self.names, recipe, method, features=features)
+
+    def summarise(self, fit: Fit) -> dict[str, Any]:
+        """Return everything but the settings."""
+        return summarise(ClassFit(**vars(fit), codes=self.codes, truth=self.truth))
+
+
+def _combine(networks: Mapping[Point, TrainedNetwork], task: Task) -> dict[Point, float]:
+    """Return the coefficient of each network of the combination: the adapted ones, or the plain ones alone."""
+    adapted = [point for point in networks if point.weight] or list(networks)
+    if len(adapted) == 1:
+        return {adapted[0]: 1.0}
+    layers = [networks[point].layers for point in adapted]
+    target = task.target[:SEEN]  # type: ignore[index]
+    hidden = [activations(layers[0], rows).astype(np.float64) for rows in (task.validation, target)]
+    # About 0 the classifier that tells the domains apart needs far fewer steps.
+    hidden = [part - hidden[1].mean(axis=0) for part in hidden]
+    folds = min(5, *(len(part) for part in hidden))
+    ratio = np.ones(len(hidden[0]))
+    if folds > 1:
+        ratio = logistic_ratio(source=hidden[0], target=hidden[1], folds=folds)
+    found = aggregation_coefficients(
+        target=np.stack([probabilities(network, target) for network in layers]),
+        source=np.stack([probabilities(network, task.validation) for network in layers]),
+        labels=task.validation_labels,  # type: ignore[arg-type]
+        weights=importance_weights(ratio=ratio),
+    )
+    return dict(zip(adapted, found.tolist(), strict=True))
+
+
+def _unless_plain_is_better(
+    networks: Mapping[Point, TrainedNetwork], coefficients: dict[Point, float], task: Task
+) -> dict[Point, float]:
+    """Return the plain networks alone where the label-free score likes them clearly better than any adapted one.
+
+    Where classes have other shares in the target, moments differ for a good reason, and aligning them does harm.
+    """
+    plain = [point for point in networks if not point.weight]
+    if not plain or all(point in plain for point in coefficients):
+        return coefficients
+    target = task.target[:SEEN]  # type: ignore[index]
+    scores = {point: nuclear_norm(probabilities=probabilities(networks[point].layers, target)) for point in networks}
+    alone = float(np.mean([scores[point] for point in plain]))
+    if alone <= max(score for point, score in scores.items() if point.weight) + CLEARLY:
+        return coefficients
+    return dict.fromkeys(plain, 1.0 / len(plain))
+
+
+def _classifier(
+    networks: Mapping[Point, TrainedNetwork],
+    coefficients: Mapping[Point, float],
+    classes: NDArray[Any],
+    recipe: Recipe,
+    method: str,
+    *,
+    features: int,
+) -> MANNClassifier:
+    """Return a classifier with these networks; its hidden activations are those of the largest coefficient."""
+    model = MANNClassifier(
+        hidden=recipe.hidden,
+        discrepancy=None if method == "none" else method,
+        weight="auto",
+        optimizer=recipe.optimizer.name,
+        learning_rate=recipe.optimizer.learning_rate,
+        batch_size=recipe.batch_size,
+        max_epochs=recipe.max_epochs,
+        patience=recipe.patience,
+        random_state=0,
+    )
+    largest = max(coefficients, key=lambda point: coefficients[point])
+    model.classes_, model.n_features_in_ = classes, features
+    model.networks_ = [split_layers(networks[point].layers) for point in coefficients]
+    model.coefficients_ = np.array(list(coefficients.values()))
+    model.coefs_, model.intercepts_ = split_layers(networks[largest].layers)
+    model.n_epochs_, model.best_epoch_ = networks[largest].n_epochs, networks[largest].best_epoch
+    model.history_ = dict(vars(networks[largest].history))
+    return model
