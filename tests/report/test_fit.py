@@ -57,7 +57,7 @@ def test_the_page_leads_with_the_verdict(result: dict[str, Any]):
 
 
 def test_the_table_holds_every_weight_and_what_predicts(result: dict[str, Any]):
-    head, *rows = rows_of(fit_page(result), "Networks")
+    head, *rows = rows_of(fit_page(result), "Every network")
     assert head == [*COLUMNS, "Target accuracy"]
     for cells, row in zip(rows, result["rows"], strict=True):
         figures = [f"{row[name]:.3f}" for name in ("score", "distance_before", "distance_after")]
@@ -77,7 +77,7 @@ def test_without_target_labels_nothing_is_said_of_accuracy_there(result: dict[st
     page = fit_page(result)
     assert "evaluation only" not in page
     assert "on-the-target" not in page
-    assert rows_of(page, "Networks")[0] == COLUMNS
+    assert rows_of(page, "Every network")[0] == COLUMNS
 
 
 def test_classes_that_the_source_lacks_are_named(result: dict[str, Any]):
@@ -115,7 +115,7 @@ def test_an_unfinished_plain_network_leaves_a_dash(result: dict[str, Any]):
     for row in result["rows"]:
         row["distance_before"] = None
     page = fit_page(result)
-    assert {row[3] for row in rows_of(page, "Networks")[1:]} == {"\N{EN DASH}"}
+    assert {row[3] for row in rows_of(page, "Every network")[1:]} == {"\N{EN DASH}"}
     assert not re.findall(r"\b(?:nan|None|inf)\b", page)
 
 

@@ -127,7 +127,8 @@ def _figures(result: Result, comparison: Comparison, task: str) -> Markup:
             ]
         )
     caption = (
-        "Accuracy on test images, scores of target images without their labels, and time to train; means over seeds"
+        f"{long_task(task)}: accuracy on test images, scores of target images without their labels, time to train; "
+        "means over seeds"
     )
     return table(caption, columns, rows)
 

@@ -153,7 +153,7 @@ def _networks(result: Result) -> list[Markup]:
     if result["settings"]["trained_again"]:
         words.append("What predicts was then trained again on all rows.")
     *rows, last = [_cells(result, entry) for entry in result["rows"]]
-    return [text(" ".join(words)), table("Networks", _columns(result), rows, footer=last)]
+    return [text(" ".join(words)), table("Every network", _columns(result), rows, footer=last)]
 
 
 def _columns(result: Result) -> list[str]:
