@@ -16,7 +16,7 @@ from sklearn.datasets import load_breast_cancer
 
 
 def main(folder: Path) -> None:
-    """Write source.csv (labelled), target.csv (not labelled) and truth.csv (the target's labels)."""
+    """Write source.csv (labelled), target.csv (not labelled) and checked.csv (the target with its labels)."""
     data = load_breast_cancer(as_frame=True)
     rows = data.frame.drop(columns="target")
     rows["diagnosis"] = np.where(data.target == 0, "malignant", "benign")
@@ -24,7 +24,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     rows[low].to_csv(folder / "source.csv", index=False)
     rows[~low].drop(columns="diagnosis").to_csv(folder / "target.csv", index=False)
-    rows[~low][["diagnosis"]].to_csv(folder / "truth.csv", index=False)
+    rows[~low].to_csv(folder / "checked.csv", index=False)
     print(f"{low.sum()} labelled and {(~low).sum()} unlabelled rows are in {folder}")
 
 

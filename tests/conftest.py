@@ -20,6 +20,7 @@ if BESIDE.is_dir():
     os.environ.setdefault("MOMENTALIGN_DATA", str(BESIDE))
 
 
+@pytest.hookimpl(tryfirst=True)  # before fixtures look for the files
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip, visibly, what needs the benchmark files where they are not."""
     if item.get_closest_marker("data") is not None and "MOMENTALIGN_DATA" not in os.environ:

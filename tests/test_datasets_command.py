@@ -21,10 +21,6 @@ from momentalign.data.catalogue import ARTIFICIAL, DATA_SETS, find_data_set
 serve = runpy.run_path(str(Path(__file__).with_name("local_server.py")))["serve"]
 COMMAND = [sys.executable, "-m", "momentalign", "datasets"]
 NAMES = [data_set.name for data_set in DATA_SETS]
-needs_data = [
-    pytest.mark.data,
-    pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files (MOMENTALIGN_DATA)"),
-]
 
 
 def environment(folder=None):
@@ -149,7 +145,7 @@ def test_an_interrupt_leaves_the_part_and_exit_code_130(site, tmp_path):
 class TestRealFiles:
     """The artificial set is small enough to come in a blink."""
 
-    pytestmark = needs_data
+    pytestmark = pytest.mark.data
 
     @pytest.fixture
     def served(self, site):

@@ -18,11 +18,11 @@ def run(name, *arguments):
 
 def test_two_files_have_a_shift_and_the_target_no_labels(tmp_path):
     assert "284 labelled and 285 unlabelled rows" in run("two_files.py", tmp_path / "tumours")
-    source, target, truth = (
-        pd.read_csv(tmp_path / "tumours" / f"{name}.csv") for name in ("source", "target", "truth")
+    source, target, checked = (
+        pd.read_csv(tmp_path / "tumours" / f"{name}.csv") for name in ("source", "target", "checked")
     )
     assert list(source.columns) == [*target.columns, "diagnosis"]
-    assert (source["diagnosis"] == "malignant").mean() < 0.2 < 0.5 < (truth["diagnosis"] == "malignant").mean()
+    assert (source["diagnosis"] == "malignant").mean() < 0.2 < 0.5 < (checked["diagnosis"] == "malignant").mean()
 
 
 @pytest.mark.data

@@ -1,12 +1,12 @@
 import hashlib
-import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from momentalign.data import benchmarks
-from momentalign.data.benchmarks import ARTIFICIAL, find_file, load_artificial
+from momentalign.data.benchmarks import load_artificial
+from momentalign.data.catalogue import ARTIFICIAL, find_file
 from momentalign.errors import DamagedFileError, DataNotFoundError
 
 
@@ -80,7 +80,6 @@ def test_the_real_file_is_the_papers_problem():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files (MOMENTALIGN_DATA)")
 def test_the_reviews_are_the_papers():
     reviews = benchmarks.load_reviews()
     sizes = {name: rows.shape for name, rows in reviews.rows.items()}

@@ -1,13 +1,9 @@
-import os
-
 import numpy as np
 import pytest
 
 from momentalign.data.coloured_digits import blend, load_photographs, make_mnist_m
 from momentalign.data.digits import load_mnist, load_mnist_m
 from momentalign.errors import InvalidInputError
-
-needs_data = pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files")
 
 
 @pytest.fixture
@@ -92,7 +88,6 @@ PUBLISHED = [(137, 269, 152), (13, 332, 84), (44, 108, 30), (199, 228, 239)]
 
 
 @pytest.mark.data
-@needs_data
 def test_the_published_set_is_this_recipe():
     ours, theirs, photographs = load_mnist("test").images[:9001], load_mnist_m("test").images, load_photographs()
     assert len(photographs) == 200

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import os
 import struct
 from dataclasses import replace
 
@@ -257,11 +256,9 @@ REAL = {
     ("MNIST-M", "test"): (None, [0.4609, 0.4644, 0.4109], [0.2526, 0.2379, 0.2587]),
 }
 SIZES = {("SVHN", "train"): 50000, ("MNIST-M", "train"): 30000, ("MNIST-M", "test"): 9001}
-needs_data = pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files")
 
 
 @pytest.mark.data
-@needs_data
 @pytest.mark.parametrize(("name", "split"), REAL)
 def test_the_real_files_have_the_classes_and_colours_they_should(name, split):
     images, labels = LOADERS[name](split)

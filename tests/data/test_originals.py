@@ -5,7 +5,6 @@ import hashlib
 import io
 import itertools
 import json
-import os
 import re
 import runpy
 import tarfile
@@ -28,10 +27,6 @@ from momentalign.data.originals import get, look, save_arrays, tar_members
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 
 serve = runpy.run_path(str(Path(__file__).parents[1] / "local_server.py"))["serve"]
-needs_data = [
-    pytest.mark.data,
-    pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files (MOMENTALIGN_DATA)"),
-]
 
 
 @pytest.fixture
@@ -424,7 +419,7 @@ def real(name):
 class TestRealOriginals:
     """The originals, written again from the benchmark files, give files with the digests of the catalogue."""
 
-    pytestmark = needs_data
+    pytestmark = pytest.mark.data
 
     def test_artificial(self, site, tmp_path):
         data_set = find_data_set("artificial")

@@ -1,7 +1,6 @@
 """The artificial example: protocol, figures, and no look at target labels."""
 
 import json
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -96,7 +95,6 @@ def test_unknown_setting_lists_the_known():
 
 
 @pytest.mark.data
-@pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files (MOMENTALIGN_DATA)")
 def test_the_authors_points_are_learned_as_in_the_paper():
     problem = load_artificial()
     papers, ours = (run(problem, setting, seeds=range(6), data="authors") for setting in (PAPER, OURS))

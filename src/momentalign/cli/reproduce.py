@@ -80,7 +80,7 @@ def reproduce_sentiment(
 
     Examples: momentalign reproduce sentiment --data DIR; momentalign reproduce sentiment --methods nn,cmd --seeds 3
     """
-    from momentalign.data.benchmarks import REVIEWS, find_file
+    from momentalign.data.catalogue import REVIEWS, find_file
     from momentalign.experiments.review_cells import identity
     from momentalign.experiments.sentiment import refuse_unknown, run
     from momentalign.experiments.tables import compare, latex, markdown
@@ -117,7 +117,7 @@ def reproduce_sensitivity(
 
     Examples: momentalign reproduce sensitivity --data DIR; momentalign reproduce sensitivity --panels cmd_orders
     """
-    from momentalign.data.benchmarks import REVIEWS, find_file
+    from momentalign.data.catalogue import REVIEWS, find_file
     from momentalign.experiments.review_cells import identity
     from momentalign.experiments.sensitivity import refuse_unknown, run
     from momentalign.experiments.sensitivity_figures import claims

@@ -12,18 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from momentalign.data.catalogue import ARTIFICIAL, REVIEWS, BenchmarkFile, find_file
+from momentalign.data.catalogue import ARTIFICIAL, REVIEWS, find_file
 
-__all__ = [
-    "ARTIFICIAL",
-    "REVIEWS",
-    "BenchmarkFile",
-    "Problem",
-    "Reviews",
-    "find_file",
-    "load_artificial",
-    "load_reviews",
-]
+__all__ = ["CATEGORIES", "Problem", "Reviews", "load_artificial", "load_reviews"]
 
 CATEGORIES = ("books", "dvd", "electronics", "kitchen")
 Matrix: TypeAlias = Any

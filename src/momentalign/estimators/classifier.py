@@ -18,12 +18,12 @@ from momentalign.errors import InvalidInputError
 from momentalign.estimators.aggregation import train_aggregated
 from momentalign.estimators.domains import Domains, read_domains
 from momentalign.estimators.inputs import encode_labels, joined_task, split_layers
-from momentalign.estimators.network import LARGEST_WEIGHT, BaseMANN, named_distance
+from momentalign.estimators.network import BaseMANN
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.scores.aggregation import aggregated_probabilities
 from momentalign.training.recipe import LossName, Member, Recipe, Task
 
-__all__ = ["LARGEST_WEIGHT", "MANNClassifier", "named_distance"]
+__all__ = ["MANNClassifier"]
 
 
 class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]

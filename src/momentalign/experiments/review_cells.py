@@ -23,7 +23,8 @@ from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from momentalign.data.benchmarks import CATEGORIES, REVIEWS, Reviews, load_reviews
+from momentalign.data.benchmarks import CATEGORIES, Reviews, load_reviews
+from momentalign.data.catalogue import REVIEWS
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss

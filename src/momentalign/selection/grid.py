@@ -17,9 +17,10 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.classifier import LARGEST_WEIGHT, MANNClassifier, named_distance
+from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.domains import naming
 from momentalign.estimators.inputs import read_device, read_number, read_seed
+from momentalign.estimators.network import LARGEST_WEIGHT, named_distance
 from momentalign.training.compiled import is_compilable
 from momentalign.training.recipe import Member, Recipe, Task
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from momentalign.estimators.aggregation import WEIGHTS
-from momentalign.estimators.classifier import named_distance
+from momentalign.estimators.network import named_distance
 from momentalign.training.recipe import Member, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import EpochReport, train_stack
 from momentalign.workflow.threads import cores

@@ -1,7 +1,5 @@
 """Real tables, written as users have them: what is read is what was written, and a classifier learns from it."""
 
-import os
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,8 +11,6 @@ from momentalign.data.benchmarks import load_reviews
 from momentalign.data.tables.preprocessing import Preprocessor
 from momentalign.data.tables.reading import read_chunks, read_table
 
-needs_data = pytest.mark.skipif("MOMENTALIGN_DATA" not in os.environ, reason="needs the benchmark files")
-
 
 @pytest.fixture(scope="module")
 def reviews():
@@ -22,7 +18,6 @@ def reviews():
 
 
 @pytest.mark.data
-@needs_data
 def test_reviews_as_svmlight(tmp_path, reviews):
     for name in ("books", "kitchen"):
         rows, labels = reviews.rows[name][:2000], reviews.labels[name][:2000]
@@ -40,7 +35,6 @@ def test_reviews_as_svmlight(tmp_path, reviews):
 
 
 @pytest.mark.data
-@needs_data
 def test_the_most_frequent_words_of_reviews_as_csv(tmp_path, reviews):
     order = np.argsort(-np.asarray(reviews.rows["books"].sum(axis=0)).ravel(), kind="stable")[:200]
     words = [reviews.vocabulary[column] for column in order]

@@ -1,0 +1,51 @@
+"""What the kept trials of the digits recipe say: ``python -m benchmarks.digits_trials``.
+
+Prints, from benchmarks/results/digits_trials.json, what docs/paper.md quotes: the label-free score of the candidates,
+its rank correlation with the accuracy, and every trial with both. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import spearmanr
+
+KEPT = Path(__file__).parent / "results" / "digits_trials.json"
+SAID = ("round", "name", "task", "method", "seed", "ema", "raw")
+# Rotation and probability of inverting a colour; all with batches of 256.
+CANDIDATES = {"a": (15, 0.5), "d": (10, 0.5), "b": (15, 0.25), "c": (10, 0.25)}
+
+
+def main() -> None:
+    """Print candidates, correlations, trials."""
+    every = json.loads(KEPT.read_text())["trials"]
+    trials = [trial for trial in every if "ema_s" in trial]  # those whose weights were averaged
+    for name, (rotation, inversion) in CANDIDATES.items():
+        scores = [_score(trials, rotation, inversion, m, task) for m in ("cmd", "cv") for task in ("svhn", "mnistm")]
+        print(f"candidate {name}: rotation {rotation}, inversion {inversion}: {sum(scores):.3f}")
+    for task in ("svhn", "mnistm"):
+        pairs = [(trial["ema_s"]["bnm"], trial["ema"]) for trial in trials if trial["task"] == task]
+        print(f"{task}: rank correlation {spearmanr(*zip(*pairs, strict=True)).statistic:.2f} of {len(pairs)} trials")
+    for trial in every:
+        print(
+            json.dumps({key: trial[key] for key in SAID if key in trial} | {"score": trial.get("ema_s", {}).get("bnm")})
+        )
+
+
+def _score(trials: list[dict[str, Any]], rotation: int, inversion: float, method: str, task: str) -> float:
+    """The score of the last trial of a candidate."""
+    wanted = {"rot": rotation, "cinv": inversion, "method": method, "task": task, "steps": 2500}
+    found = [trial for trial in trials if wanted.items() <= trial.items() and not _other(trial)]
+    return float(found[-1]["ema_s"]["bnm"])
+
+
+def _other(trial: dict[str, Any]) -> bool:
+    """Whether something else was changed too."""
+    changed = {"batch", "act", "std", "grad", "field", "noise", "taug"} & trial.keys()
+    return bool(changed) or trial.get("lam", 1.0) != 1.0
+
+
+if __name__ == "__main__":
+    main()
