@@ -179,7 +179,7 @@ def rows_of(page: str, caption: str) -> list[list[str]]:
 
 def test_the_page_shows_explained_variance_and_values(fitted: FitResult):
     page = fit_page(fitted.summary)
-    head, *rows = rows_of(page, "Networks")
+    head, *rows = rows_of(page, "Every network")
     assert head == ["Method", "Source validation R²", "Distance before", "Distance after", "Target R²"]
     last = fitted.summary["rows"][-1]
     assert rows[-1][:2] == ["cmd, weight 1, chosen", f"{last['source_r2']:.3f}"]
