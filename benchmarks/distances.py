@@ -10,7 +10,7 @@ from torch import Tensor
 import momentalign as ma
 from benchmarks.figure import Figure, interleaved
 from momentalign.discrepancies import cross_moments
-from momentalign.moments import monomials
+from momentalign.moments.sample import monomials
 
 # Rows, width, the speed-up over eager torch to reach, rounds, calls a round.
 # Small shapes take many calls a turn, so that each form is measured with its own data in the caches.

@@ -4,7 +4,7 @@ import torch
 import momentalign as ma
 from momentalign.discrepancies import cross_moments
 from momentalign.discrepancies.cross_moments import monomial_norms, symmetric_polynomials
-from momentalign.moments import monomials
+from momentalign.moments.sample import monomials
 
 
 @pytest.fixture(params=["listed", "kernel"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from momentalign.discrepancies.central_moment import cmd_terms
-from momentalign.moments import exponents
+from momentalign.moments.sample import exponents
 from momentalign.theory.bounds import characteristic_bound, characteristic_distance, moment_bound, tau
 from momentalign.theory.exact_moments import affine_moments, central_moments_of, ipm_of_moments
 from momentalign.theory.polynomial_metric import cmd_by_definition, expectation_difference, polynomial_ipm, witness

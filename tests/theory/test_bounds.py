@@ -5,7 +5,7 @@ import pytest
 
 from momentalign.discrepancies.central_moment import cmd, cmd_terms
 from momentalign.errors import InvalidInputError
-from momentalign.moments import exponents
+from momentalign.moments.sample import exponents
 from momentalign.theory.bounds import characteristic_bound, characteristic_distance, moment_bound, tau
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from momentalign.moments import full_precision, read_order, read_pair, refuse_non_finite
+from momentalign.moments.sample import full_precision, read_order, read_pair, refuse_non_finite
 
 __all__ = ["AdversarialLoss", "stacked_adversarial"]
 

@@ -27,7 +27,8 @@ from momentalign.discrepancies.ranks import joined_cmd, joined_range, read_group
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, MomentAlignWarning
-from momentalign.moments import (
+from momentalign.moments.intervals import interval_length
+from momentalign.moments.sample import (
     full_precision,
     mean_difference,
     read_order,
@@ -36,7 +37,7 @@ from momentalign.moments import (
     sample_moments,
 )
 
-__all__ = ["CMDLoss", "Interval", "cmd", "cmd_terms", "interval_length", "stacked_terms"]
+__all__ = ["CMDLoss", "Interval", "cmd", "cmd_terms", "stacked_terms"]
 
 REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower the order"
 Interval: TypeAlias = tuple[float, float] | Literal["data"]
@@ -235,21 +236,6 @@ class CMDLoss(nn.Module):
         return (
             f"n_moments={self.n_moments}, interval={self.interval}, cross={self.cross}, unbiased={self.unbiased}{group}"
         )
-
-
-def interval_length(interval: object) -> float:
-    """Return |b - a| of an interval given as a pair, or say what is wrong with it."""
-    try:
-        if isinstance(interval, str):
-            raise TypeError
-        a, b = (float(bound) for bound in interval)  # type: ignore[attr-defined]
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError(
-            f'interval must be a pair (a, b) or "data", got {interval!r}; try interval=(0.0, 1.0).'
-        ) from None
-    if not math.isfinite(b - a) or a == b:
-        raise InvalidInputError(f"interval must be finite and not empty, got {interval!r}; try interval=(0.0, 1.0).")
-    return abs(b - a)
 
 
 def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: float = 1.0, cross: int = 1) -> Tensor:

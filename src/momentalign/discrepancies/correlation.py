@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments import full_precision, read_pair, refuse_non_finite, sample_moments
+from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite, sample_moments
 
 __all__ = ["CORALLoss", "coral", "stacked_coral"]
 

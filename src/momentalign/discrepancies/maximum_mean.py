@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments import full_precision, read_order, read_pair, refuse_non_finite
+from momentalign.moments.sample import full_precision, read_order, read_pair, refuse_non_finite
 
 __all__ = ["Kernel", "MMDLoss", "mmd", "stacked_mmd"]
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments import full_precision, read_pair
+from momentalign.moments.sample import full_precision, read_pair
 
 __all__ = ["joined_cmd", "joined_range", "read_group"]
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments import mean_difference, sample_moments
+from momentalign.moments.sample import mean_difference, sample_moments
 
 __all__ = ["h_statistic_coefficients", "unbiased_terms"]
 

@@ -20,7 +20,7 @@ from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domains import Domains
 from momentalign.estimators.inputs import as_float32, read_device, read_number, read_seed, split_layers
 from momentalign.estimators.progress import training_progress
-from momentalign.moments import read_order
+from momentalign.moments.sample import read_order
 from momentalign.networks.shallow import Layer, Matrix, activations
 from momentalign.training.recipe import (
     Distance,

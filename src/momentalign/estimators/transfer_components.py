@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domains import Domains, naming, read_domains
-from momentalign.moments import read_order
+from momentalign.moments.sample import read_order
 from momentalign.networks.shallow import Matrix
 
 __all__ = ["TransferComponentAnalysis"]

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments import monomials, read_order, read_pair
+from momentalign.moments.sample import monomials, read_order, read_pair
 from momentalign.theory.polynomial_metric import cmd_by_definition
 
 __all__ = ["characteristic_bound", "characteristic_distance", "moment_bound", "tau"]

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments import monomials, read_order, read_pair, refuse_non_finite
+from momentalign.moments.sample import monomials, read_order, read_pair, refuse_non_finite
 
 __all__ = ["cmd_by_definition", "expectation_difference", "polynomial_ipm", "witness"]
 
@@ -55,8 +55,8 @@ def polynomial_ipm(source: Any, target: Any, order: int, *, centralised: bool = 
 def witness(source: Any, target: Any, order: int, *, centralised: bool = False) -> NDArray[np.float64]:
     r"""Return the unit coefficients :math:`\Delta / \lVert \Delta \rVert_2` that attain :func:`polynomial_ipm`.
 
-    They follow the order of :func:`momentalign.moments.exponents`, shape (C(order + width - 1, order),). Where all
-    moments agree every polynomial attains the distance zero, and the first monomial is returned.
+    They follow the order of :func:`~momentalign.moments.sample.exponents`, shape (C(order + width - 1, order),). Where
+    all moments agree every polynomial attains the distance zero, and the first monomial is returned.
 
     Examples
     --------

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.discrepancies.adversarial import AdversarialLoss
-from momentalign.discrepancies.central_moment import CMDLoss, interval_length
+from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.moments.intervals import interval_length
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.recipe import Distance, EpochFigures, Member, OptimizerName, Recipe, Task, ValidationFigures
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from momentalign.discrepancies.adversarial import AdversarialLoss, stacked_adversarial
-from momentalign.discrepancies.central_moment import CMDLoss, interval_length, stacked_terms
+from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
 from momentalign.discrepancies.correlation import CORALLoss, stacked_coral
 from momentalign.discrepancies.maximum_mean import MMDLoss, stacked_mmd
 from momentalign.errors import InvalidInputError
+from momentalign.moments.intervals import interval_length
 from momentalign.training.recipe import Distance, Member
 
 __all__ = ["StackDistance", "adversaries"]

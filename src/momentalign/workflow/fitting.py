@@ -21,7 +21,7 @@ from momentalign.data.tables.reading import read_table
 from momentalign.data.tables.table import Table, quoted
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.inputs import as_float32, joined_task, read_device
-from momentalign.moments import read_order
+from momentalign.moments.sample import read_order
 from momentalign.training.recipe import LossName, Optimizer, Recipe, Task
 from momentalign.workflow.classification import Classes
 from momentalign.workflow.domain_moments import DomainMoments

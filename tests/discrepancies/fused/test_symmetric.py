@@ -8,7 +8,7 @@ import torch
 from momentalign.discrepancies.cross_moments import _kernel_squares
 from momentalign.discrepancies.fused import symmetric
 from momentalign.discrepancies.fused.symmetric_loops import add_kernels, slopes_in_place
-from momentalign.moments import monomials
+from momentalign.moments.sample import monomials
 
 
 def _joined(rows: int, others: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:

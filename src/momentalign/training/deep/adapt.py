@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments import read_order
+from momentalign.moments.sample import read_order
 from momentalign.training.batched import open_device
 from momentalign.training.deep.batches import labelled
 from momentalign.training.deep.loaders import PairedLoader

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from momentalign.errors import InvalidTypeError
-from momentalign.moments import read_order
+from momentalign.moments.sample import read_order
 from momentalign.networks.layers import recorded
 from momentalign.training.deep.batches import inputs_of, labelled
 from momentalign.training.deep.encoder import find_encoder, read_one_layer

@@ -11,7 +11,7 @@ from typing import Any
 
 from pytorch_lightning.utilities.exceptions import SIGTERMException
 
-from momentalign.moments import read_order
+from momentalign.moments.sample import read_order
 from momentalign.training.deep.lightning import pl
 
 __all__ = ["LastCheckpoint"]

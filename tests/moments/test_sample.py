@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments import (
+from momentalign.moments.sample import (
     central_moments,
     exponents,
     mean_difference,

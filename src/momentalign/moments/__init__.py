@@ -1,0 +1,1 @@
+"""Moments of a sample, at once or in parts that are merged."""
