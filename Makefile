@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all bench bench-peers lint clean
+.PHONY: demo test test-all bench bench-peers lint docs dist clean
 
 demo: $(READY)
 	$(BIN)/momentalign demo
@@ -21,6 +21,15 @@ bench: $(READY)
 bench-peers: $(READY)
 	$(BIN)/python -m benchmarks.peers
 
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
+
+dist: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "build>=1.2"
+	rm -rf dist && $(BIN)/python -m build --quiet
+	$(BIN)/python -m pytest -q -m long tests/promises/test_distribution.py
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,4 +44,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) build dist .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -45,7 +45,7 @@ for weight in (0.0, 1.0):
         DataLoader(source, batch_size=300, shuffle=True),
         DataLoader(target, batch_size=300, shuffle=True),
         weight=weight,
-        max_epochs=60,
+        max_epochs=40,
         learning_rate=3e-3,
     )
     with torch.no_grad():
@@ -58,6 +58,6 @@ for weight in (0.0, 1.0):
 
 figure, axes = plt.subplots(2, 8, figsize=(8, 2.6), layout="constrained")
 for place, axis in enumerate(axes.flat):
-    axis.imshow(other[place, 0], cmap="gray", vmin=0, vmax=1)
+    axis.imshow(other[place, 0].numpy(), cmap="gray", vmin=0, vmax=1)
     axis.set_title(f"{found[0.0][place]} → {found[1.0][place]}", fontsize=9)
     axis.axis("off")

@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_help_is_instant():
 def test_version_names_torch_and_device():
     answer = run("--version")
     assert answer.returncode == 0
-    assert answer.stdout.startswith("momentalign 0.1.0, torch 2.")
+    assert answer.stdout.startswith(f"momentalign {version('momentalign')}, torch 2.")
     assert "device" in answer.stdout
 
 

@@ -1,7 +1,11 @@
 """The examples run as their first lines say."""
 
+import re
+import runpy
 import subprocess
 import sys
+import time
+import warnings
 from pathlib import Path
 
 import pandas as pd
@@ -25,6 +29,82 @@ def test_two_files_have_a_shift_and_the_target_no_labels(tmp_path):
     assert (source["diagnosis"] == "malignant").mean() < 0.2 < 0.5 < (checked["diagnosis"] == "malignant").mean()
 
 
+@pytest.fixture
+def show(monkeypatch, capsys):
+    """Run one example of the gallery in this process and return what it printed."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    def run_example(name):
+        started = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            runpy.run_path(str(EXAMPLES / f"plot_{name}.py"))
+        assert plt.get_fignums(), "an example of the gallery draws something"
+        assert time.perf_counter() - started < 240, "a minute on two free cores"
+        return capsys.readouterr().out
+
+    yield run_example
+    plt.close("all")
+
+
+def percentages(words):
+    """The percentages that stand after a colon or a name, line by line."""
+    return [float(number) for number in re.findall(r"(\d+(?:\.\d+)?) ?%", words)]
+
+
+@pytest.mark.parametrize(
+    ("name", "gain"),
+    [
+        ("artificial", 5),
+        ("own_network", 20),
+        ("lightning", 10),
+        ("reviews_of_another_category", 5),
+        ("table_with_drift", 5),
+    ],
+)
+def test_an_example_gains_by_alignment(show, name, gain):
+    *_, plain, aligned = percentages(show(name))
+    assert aligned > plain + gain
+
+
+def test_alignment_halves_the_error_on_the_second_instrument(show):
+    plain, aligned, mean = percentages(show("two_instruments"))
+    assert 0.0 < aligned < 0.5 * plain < 0.5 * mean
+
+
+def test_searches_without_labels_pick_a_weight_that_works(show):
+    assert min(percentages(show("choosing_the_weight"))) > 95
+
+
+def test_alignment_does_harm_where_shares_of_classes_differ(show):
+    off, off_aligned, shares, shares_aligned, missing, missing_aligned = percentages(show("when_it_fails"))
+    assert off_aligned > off + 5
+    assert shares > shares_aligned + 10
+    assert missing > missing_aligned + 5
+
+
+def test_three_sources_are_better_than_each_alone_and_than_no_alignment(show):
+    *alone, plain, _, three = percentages(show("several_sources"))
+    assert three > max(alone) + 1
+    assert three > plain + 3
+
+
+def test_a_worn_bearing_is_noticed(show):
+    said = show("watching_a_stream")
+    assert said.startswith("0 alarms in the first 4,000 rows")
+    assert "'vibration' in order 3" in said
+
+
+def test_every_example_of_the_gallery_is_run_here():
+    tests = Path(__file__).read_text()
+    assert [
+        path.name for path in EXAMPLES.glob("plot_*.py") if f'"{path.stem.removeprefix("plot_")}"' not in tests
+    ] == []
+
+
 @pytest.mark.data
 def test_review_files_hold_both_categories(tmp_path):
     import os
@@ -34,3 +114,11 @@ def test_review_files_hold_both_categories(tmp_path):
     assert books.shape == (2000, 201)
     assert (books["opinion"] == "good").sum() == 1000
     assert len((tmp_path / "kitchen.svmlight").read_text().splitlines()) == 2000
+
+
+def test_a_stream_is_watched_over_a_restart(tmp_path):
+    said = run("watch_a_stream.py", tmp_path / "watch.json").splitlines()
+    assert said[0] == "0 alarms in 4,000 rows without a change"
+    assert len(said) > 5
+    assert all("'vibration' in order 3 by +" in line for line in said[1:])
+    assert all(name not in line for line in said for name in ("temperature", "stops"))

@@ -5,37 +5,46 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from momentalign.version import __version__ as __version__
-
 if TYPE_CHECKING:
     from momentalign.data.text import DomainVectorizer
     from momentalign.discrepancies.adversarial import AdversarialLoss
     from momentalign.discrepancies.central_moment import CMDLoss, cmd, cmd_terms
     from momentalign.discrepancies.correlation import CORALLoss, coral
     from momentalign.discrepancies.maximum_mean import MMDLoss, mmd
+    from momentalign.discrepancies.several_domains import MultiDomainCMDLoss, multi_domain_cmd
+    from momentalign.estimators.bounds import error_bound
     from momentalign.estimators.classifier import MANNClassifier
     from momentalign.estimators.persistence import load
     from momentalign.estimators.regressor import MANNRegressor
     from momentalign.estimators.transfer_components import TransferComponentAnalysis
+    from momentalign.moments.running import Moments
+    from momentalign.monitoring.monitor import DriftMonitor
     from momentalign.report.diagnosis import diagnose
     from momentalign.selection.label_free import LabelFreeSearch
     from momentalign.selection.search import ReverseValidationSearch
     from momentalign.training.deep.adapt import adapt
     from momentalign.training.deep.export import export_onnx, load_weights, save_weights
     from momentalign.training.deep.loaders import PairedLoader
+    from momentalign.training.deep.metric import MomentMetric
     from momentalign.training.deep.module import DeepAdaptation
+    from momentalign.version import __version__ as __version__
 
 # Public name -> the module that defines it; bound on first use, so that the import itself costs nothing.
 _HOMES = {
+    "__version__": "momentalign.version",
     "AdversarialLoss": "momentalign.discrepancies.adversarial",
     "CMDLoss": "momentalign.discrepancies.central_moment",
     "CORALLoss": "momentalign.discrepancies.correlation",
     "DeepAdaptation": "momentalign.training.deep.module",
     "DomainVectorizer": "momentalign.data.text",
+    "DriftMonitor": "momentalign.monitoring.monitor",
     "LabelFreeSearch": "momentalign.selection.label_free",
     "MANNClassifier": "momentalign.estimators.classifier",
     "MANNRegressor": "momentalign.estimators.regressor",
     "MMDLoss": "momentalign.discrepancies.maximum_mean",
+    "MomentMetric": "momentalign.training.deep.metric",
+    "Moments": "momentalign.moments.running",
+    "MultiDomainCMDLoss": "momentalign.discrepancies.several_domains",
     "PairedLoader": "momentalign.training.deep.loaders",
     "ReverseValidationSearch": "momentalign.selection.search",
     "TransferComponentAnalysis": "momentalign.estimators.transfer_components",
@@ -44,10 +53,12 @@ _HOMES = {
     "cmd_terms": "momentalign.discrepancies.central_moment",
     "coral": "momentalign.discrepancies.correlation",
     "diagnose": "momentalign.report.diagnosis",
+    "error_bound": "momentalign.estimators.bounds",
     "export_onnx": "momentalign.training.deep.export",
     "load": "momentalign.estimators.persistence",
     "load_weights": "momentalign.training.deep.export",
     "mmd": "momentalign.discrepancies.maximum_mean",
+    "multi_domain_cmd": "momentalign.discrepancies.several_domains",
     "save_weights": "momentalign.training.deep.export",
 }
 
@@ -57,10 +68,14 @@ __all__ = [
     "CORALLoss",
     "DeepAdaptation",
     "DomainVectorizer",
+    "DriftMonitor",
     "LabelFreeSearch",
     "MANNClassifier",
     "MANNRegressor",
     "MMDLoss",
+    "MomentMetric",
+    "Moments",
+    "MultiDomainCMDLoss",
     "PairedLoader",
     "ReverseValidationSearch",
     "TransferComponentAnalysis",
@@ -69,10 +84,12 @@ __all__ = [
     "cmd_terms",
     "coral",
     "diagnose",
+    "error_bound",
     "export_onnx",
     "load",
     "load_weights",
     "mmd",
+    "multi_domain_cmd",
     "save_weights",
 ]
 

@@ -47,7 +47,7 @@ def forge(folder: Path) -> Callable[..., None]:
             (name,) = body["files"]
             packed = save(arrays)
             (folder / name).write_bytes(packed)
-            body["files"][name] = hashlib.sha256(packed).hexdigest()
+            body["files"][name], body["bytes"] = hashlib.sha256(packed).hexdigest(), len(packed)
         change(body)
         body["digest"] = hashlib.sha256(_text(body).encode()).hexdigest()
         (folder / "manifest.json").write_text(_text(body), encoding="utf-8")

@@ -42,6 +42,8 @@ def test_the_parameters_and_defaults_are_the_contract():
         "device": "auto",
         "random_state": None,
         "verbose": 0,
+        "between": "pooled",
+        "domain_weights": "equal",
     }
     arguments = inspect.signature(ma.MANNClassifier.fit).parameters
     assert [name for name, p in arguments.items() if p.kind is p.POSITIONAL_OR_KEYWORD] == [

@@ -46,13 +46,10 @@ def test_target_labels_may_be_garbage_strings_or_none(quick, mixed, assert_same_
         assert model.classes_.tolist() == ["no", "yes"]
 
 
-def test_several_sources_and_several_targets_are_one_of_each(quick, mixed, assert_same_weights):
+def test_what_the_ids_of_one_source_and_one_target_are_does_not_matter(quick, mixed, assert_same_weights):
     X, y, domain = mixed
-    several = domain * (1 + np.arange(len(domain)) % 3)
-    assert len(np.unique(several)) > 4
-    assert_same_weights(
-        quick().fit(X, y, sample_domain=several), quick().fit(X, y, sample_domain=domain.astype(np.int8))
-    )
+    others = np.where(domain > 0, 7, -100).astype(np.int8)
+    assert_same_weights(quick().fit(X, y, sample_domain=others), quick().fit(X, y, sample_domain=domain))
 
 
 def test_sources_only_are_a_plain_network(quick, problem, assert_same_weights):

@@ -58,9 +58,12 @@ def quick():
     return make
 
 
-def test_the_parameters_are_those_of_the_classifier():
-    for ours, theirs in [(MANNRegressor, ma.MANNClassifier), (MANNRegressor.fit, ma.MANNClassifier.fit)]:
-        assert str(inspect.signature(ours)) == str(inspect.signature(theirs))
+def test_the_parameters_are_those_of_the_classifier_and_the_loss():
+    ours, theirs = (inspect.signature(kind).parameters for kind in (MANNRegressor, ma.MANNClassifier))
+    assert list(map(str, ours.values())) == [*map(str, theirs.values()), "loss: 'ValueLossName' = 'squared'"]
+    assert str(inspect.signature(MANNRegressor.fit)) == str(inspect.signature(ma.MANNClassifier.fit))
+    changed = {name: object() for name in ours}
+    assert MANNRegressor(**changed).get_params() == changed
 
 
 CHECKS = """
@@ -93,6 +96,44 @@ def test_adaptation_helps_where_the_target_is_shifted(discrepancy):
         assert plain.score(X_target, y_target) < 0.4
         assert adapted.score(X, y) > 0.85
         assert adapted.score(X_target, y_target) > 0.55
+
+
+def make_outliers(seed: int) -> Shifted:
+    """The problem of `make_problem`, a tenth of the labelled values wrong by about ten deviations, all upwards."""
+    rng, problem = np.random.default_rng([seed, 1]), make_problem(seed, shift=0.5)
+    wrong = rng.random(len(problem.y)) < 0.1
+    return problem._replace(y=problem.y + np.where(wrong, rng.uniform(5.0, 15.0, len(wrong)), 0.0))
+
+
+def target_error(model: MANNRegressor, problem: Shifted) -> float:
+    return float(np.sqrt(np.mean((model.predict(problem.X_target) - problem.y_target) ** 2)))
+
+
+def test_absolute_and_huber_bear_values_that_are_far_off():
+    for seed in range(3):
+        problem = make_outliers(seed)
+        squared, absolute, huber = (
+            target_error(MANNRegressor(random_state=seed, loss=loss, **LEARN).fit(*problem[:3]), problem)
+            for loss in ("squared", "absolute", "huber")
+        )
+        assert max(absolute, huber) < 0.6 * squared
+
+
+def test_the_loss_in_the_history_is_the_one_asked_for(quick, problem):
+    X, y = problem.X, np.column_stack([problem.y, -problem.y])
+    for loss, function in [("squared", np.square), ("absolute", np.abs)]:
+        # A step too small to change anything: the first loss is that of the weights that are kept.
+        model = quick(loss=loss, max_epochs=1, learning_rate=1e-30, validation_fraction=0.0, batch_size=None).fit(X, y)
+        differences = (model.predict(X) - y) / y.std(axis=0)
+        assert model.history_["source_loss"] == [pytest.approx(function(differences).mean(), rel=1e-5)]
+
+
+def test_every_loss_learns_several_outputs():
+    X, y, _, _ = make_problem()
+    several = np.column_stack([y, 1e6 * y + 1e9])
+    for loss in ("squared", "absolute", "huber"):
+        predicted = MANNRegressor(random_state=0, loss=loss, **LEARN).fit(X, several).predict(X)
+        assert all(r2_score(truth, found) > 0.9 for truth, found in zip(several.T, predicted.T, strict=True))
 
 
 def test_the_score_is_the_coefficient_of_determination(quick, problem):
@@ -205,7 +246,9 @@ def test_several_sources_and_targets_by_sample_domain(quick, problem, assert_sam
     domain = np.concatenate([np.repeat([1, 2], [20, 40]), np.repeat([-1, -3], [15, 30])])
     X, y = np.concatenate([problem.X, problem.X_target]), np.concatenate([problem.y, np.full(45, np.nan)])
     model = quick().fit(X, y, sample_domain=domain)
-    assert_same_weights(model, quick().fit(problem.X, problem.y, problem.X_target))
+    two = quick().fit(X, y, sample_domain=np.sign(domain))
+    assert_same_weights(two, quick().fit(problem.X, problem.y, problem.X_target))
+    assert not np.array_equal(model.coefs_[0], two.coefs_[0])
     unknown = [*problem.y, *[None] * 45]
     assert_same_weights(model, quick().fit(X, unknown, sample_domain=domain))
     mixed = np.random.default_rng(0).permutation(105)
@@ -274,6 +317,8 @@ def test_what_cannot_be_learned_is_said_and_changes_nothing(quick, problem, kind
         ({"weight": "much"}, r"weight must be a number, got 'much'"),
         ({"discrepancy": "cmmd"}, r"discrepancy must be .* got 'cmmd'"),
         ({"validation_fraction": 1.0}, r"validation_fraction must be below 1"),
+        ({"loss": "cross_entropy"}, r"loss must be one of squared, absolute, huber, got 'cross_entropy'"),
+        ({"loss": None}, r"loss must be one of squared, absolute, huber, got None"),
     ],
 )
 def test_parameters_that_cannot_work_are_refused(quick, problem, setting, message):
@@ -332,7 +377,7 @@ OUTPUTS = {"flat": lambda y: y, "column": lambda y: y[:, None], "two": lambda y:
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_a_saved_model_comes_back(quick, problem, tmp_path, kind):
     frame = pd.DataFrame(problem.X, columns=["a", "ä"])
-    model = quick(hidden=(5, 3)).fit(frame, OUTPUTS[kind](problem.y), frame.iloc[:30] + 1)
+    model = quick(hidden=(5, 3), loss="huber").fit(frame, OUTPUTS[kind](problem.y), frame.iloc[:30] + 1)
     model.save(tmp_path)
     loaded = ma.load(tmp_path)
     assert type(loaded) is MANNRegressor

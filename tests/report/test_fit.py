@@ -76,6 +76,7 @@ def test_without_target_labels_nothing_is_said_of_accuracy_there(result: dict[st
     result["evaluation"] = None
     page = fit_page(result)
     assert "evaluation only" not in page
+    assert "which none of it has seen" not in page
     assert "on-the-target" not in page
     assert rows_of(page, "Every network")[0] == COLUMNS
 
@@ -95,6 +96,24 @@ def test_many_classes_are_listed_not_drawn(result: dict[str, Any]):
     assert "Shares of classes:" not in page
     assert "Target rows by true" not in page
     assert len(rows_of(page, "Classes")) == 31
+
+
+def test_every_part_of_the_bound_is_listed_with_its_kind(result: dict[str, Any]):
+    page = fit_page(result)
+    head, *rows = rows_of(page, "Parts of Theorem 1, and more")
+    assert head == ["Quantity", "Value", "Kind"]
+    for (name, value, kind), row in zip(rows, result["bounds"]["rows"], strict=True):
+        assert name.startswith(f"<b>{row['name']}</b><br>")
+        assert value == ("\N{EN DASH}" if row["value"] is None else f"{row['value']:.3f}")
+        assert kind == row["kind"]
+    assert result["bounds"]["conclusion"] in page
+    error = 1 - result["evaluation"]["accuracy"]
+    assert f"The target labels, which none of it has seen, say {error:.3f} for the model." in page
+
+
+def test_numbers_have_no_bound(result: dict[str, Any]):
+    result["bounds"] = None
+    assert "Theorem 1" not in fit_page(result)
 
 
 def test_a_plain_network_has_no_orders_to_compare(result: dict[str, Any]):
@@ -152,6 +171,8 @@ def test_strings_are_escaped(result: dict[str, Any]):
     result["evaluation"] |= {"label": HOSTILE, "unseen": [HOSTILE]}
     result["evaluation"]["confusion"].append([0, 0, 0])
     result["rows"][0]["name"] = result["settings"]["method"] = HOSTILE
+    result["bounds"]["rows"][0] |= {"name": HOSTILE, "words": HOSTILE, "kind": HOSTILE}
+    result["bounds"]["conclusion"] = HOSTILE
     assert fit_page(result).count("<script") == 1
 
 

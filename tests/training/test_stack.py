@@ -233,9 +233,9 @@ def test_a_stack_needs_a_member(make_task):
         (
             Optimizer("sgd", 9e37),
             Member(7, 0.5, ma.CMDLoss(2)),
-            ["source loss", "weight 0.5", "lower learning_rate or"],
+            ["validation loss", "weight 0.5", "lower learning_rate or"],
         ),
-        (Optimizer("sgd", 9e37), Member(7), ["source loss", "weight 0 ", "lower learning_rate, or scale"]),
+        (Optimizer("sgd", 9e37), Member(7), ["validation loss", "weight 0 ", "lower learning_rate, or scale"]),
         (Optimizer("adam"), Member(7, 2.0, lambda s, t: s.sum() * math.inf), ["the distance", "in epoch 1;", "weight"]),
         (Optimizer("adam"), Member(7, 2.0, lambda s, t: t.mean() * math.nan), ["the distance", "in epoch 1;"]),
     ],

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from momentalign.workflow.domain_moments import DomainMoments
+from momentalign.moments.running import Moments
 from momentalign.workflow.drift import Drift, find_drift, standardised_shift
 
 NAMES = [f"x{place}" for place in range(20)]
 
 
 def drift_of(new: np.ndarray, kept: np.ndarray) -> Drift:
-    return find_drift(DomainMoments.of(new), DomainMoments.of(kept), NAMES[: new.shape[1]])
+    return find_drift(Moments.of(new), Moments.of(kept), NAMES[: new.shape[1]])
 
 
 @pytest.mark.parametrize("rows", [1, 5, 30, 1000])
@@ -53,7 +53,7 @@ def test_few_rows_say_nothing():
 
 
 def test_constants_that_differ_stay_finite():
-    kept, new = (DomainMoments.of(np.full((40, 1), value)) for value in (0.0, 1.0))
+    kept, new = (Moments.of(np.full((40, 1), value)) for value in (0.0, 1.0))
     assert standardised_shift(kept, new).tolist() == [1000.0]
     assert standardised_shift(kept, kept).tolist() == [0.0]
     json.dumps(find_drift(new, kept, ["x"]).to_dict(), allow_nan=False)
@@ -75,8 +75,8 @@ def test_a_pure_stretch_is_worded_as_one():
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
 def test_a_constant_in_other_chunks_is_no_drift(form: Callable):
-    def total(sizes: list[int]) -> DomainMoments:
-        parts = [DomainMoments.of(form(np.full((size, 1), 0.1, np.float32))) for size in sizes]
+    def total(sizes: list[int]) -> Moments:
+        parts = [Moments.of(form(np.full((size, 1), 0.1, np.float32))) for size in sizes]
         return functools.reduce(operator.add, parts)
 
     assert not find_drift(total([7] * 9 + [3]), total([41, 13]), ["x"]).found
@@ -84,7 +84,7 @@ def test_a_constant_in_other_chunks_is_no_drift(form: Callable):
 
 def test_rounding_about_a_constant_is_no_spread():
     kept, new = (
-        DomainMoments(50, np.ones(1), np.array([[variance], [0.0], [variance**2], [0.0]]))
+        Moments.from_dict({"count": 50, "mean": [1.0], "central": [[variance], [0.0], [variance**2], [0.0]]})
         for variance in (1e-20, 1e-17)
     )
     assert not find_drift(new, kept, ["x"]).found

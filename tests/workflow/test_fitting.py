@@ -43,6 +43,18 @@ def test_the_plain_network_is_kept_where_alignment_would_do_harm():
     assert summary["verdict"].startswith("Alignment was left out: ")
 
 
+def test_the_bound_is_that_of_the_networks_that_did_not_train_on_the_held_out_rows():
+    random = np.random.default_rng(0)
+    noise = random.normal(size=(2, 150, 40)).astype(np.float32)  # Learned by heart, never understood.
+    tables = Table(noise[0], random.integers(0, 2, 150)), Table(noise[1])
+    summary = fit_tables(*tables, max_epochs=100, device="cpu").summary
+    rows = {row["name"]: row for row in summary["bounds"]["rows"]}
+    assert summary["settings"]["trained_again"]
+    assert rows["source error"]["value"] == pytest.approx(1 - summary["rows"][-1]["source_accuracy"])
+    assert rows["source error"]["value"] > 0.3
+    assert rows["source error at most"]["kind"] == "heuristic"  # The held-out rows chose the epoch.
+
+
 def test_the_summary_is_plain_json_and_complete(fitted: FitResult):
     summary = json.loads(json.dumps(fitted.summary, allow_nan=False))
     assert summary["kind"] == "fit"

@@ -13,6 +13,7 @@ import pytest
 import momentalign as ma
 from momentalign.data.tables.table import Table
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MomentAlignError
+from momentalign.moments.running import Moments
 from momentalign.training.checkpoints import read_folder, write_folder
 from momentalign.workflow.fitting import FitResult, fit_tables
 from momentalign.workflow.model_folder import check_folder, load_model, save_model
@@ -56,6 +57,10 @@ def test_every_cut_and_every_missing_file_is_noticed(folder: Path, content: Cont
     load_model(folder)
 
 
+# Moments of one feature as version 1 wrote them.
+EARLIER = {"count": 2, "mean": [0.5], "central": [[0.25], [0.0], [0.0625], [0.0]]}
+
+
 def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     """Write a manifest that is whole but says something else."""
     arrays, description = read_folder(folder)
@@ -66,21 +71,38 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda table: table.update(version=2), "version 2, this one reads 1: upgrade momentalign"),
+        (lambda table: table.update(version=3), "version 3, this one reads 2: upgrade momentalign"),
         (lambda table: table.update(version="1"), "version '1'"),
         (lambda table: table.update(label=None), "names of the label"),
         (lambda table: table.update(id_column=3), "names of the label"),
         (lambda table: table.pop("label"), "label"),
         (lambda table: table["preprocessor"].update(version=9), "preprocessing"),
         (lambda table: table["preprocessor"]["columns"].pop(), "12 features for networks of 13"),
-        (lambda table: table["target_moments"]["mean"].pop(), "moments of 13 features"),
+        (lambda table: table["target_moments"]["mean"].pop(), "rest of shape"),
         (lambda table: table.update(target_moments=[]), "does not describe a model"),
+        (lambda table: table.update(target_moments=EARLIER), "of 2 rows, 1 features, where 13 features are expected"),
+        (lambda table: table.update(target_moments=Moments().to_dict()), "of no rows, where 13 features"),
+        (lambda table: table["target_moments"].update(order=4, sums=table["target_moments"]["sums"][:3]), "order=4"),
     ],
 )
 def test_a_forged_or_newer_description_builds_nothing(folder: Path, change: Callable, words: str):
     rewrite(folder, change)
     with pytest.raises(DamagedFileError, match=words):
         load_model(folder)
+
+
+def test_a_folder_of_the_first_version_is_read(fitted: FitResult, folder: Path):
+    moments = fitted.model.moments
+
+    def as_before(table: dict[str, Any]) -> None:
+        earlier = {"count": moments.count, "mean": moments.mean.tolist(), "central": moments.central.tolist()}
+        table.update(version=1, target_moments=earlier)
+
+    rewrite(folder, as_before)
+    found = load_model(folder).moments
+    assert (found.count, found.order) == (89, 5)
+    np.testing.assert_array_equal(found.mean, moments.mean)
+    np.testing.assert_allclose(found.central, moments.central, rtol=1e-15)
 
 
 def test_a_newer_format_is_refused(folder: Path):

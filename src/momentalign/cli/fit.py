@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from momentalign.cli.options import Browser, TableFile
-from momentalign.cli.results import INTERRUPTED, counted, say, show_page
+from momentalign.cli.results import counted, say, show_page
+from momentalign.cli.signals import interrupted_code
 
 __all__ = ["fit"]
 
@@ -68,7 +69,7 @@ def fit(
         show_page(out / "report.html", open_page)
     if result.interrupted:
         say("momentalign: interrupted; the model is that of the networks that were finished")
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupted_code())
 
 
 def _table(summary: Mapping[str, Any]) -> str:

@@ -10,11 +10,7 @@ from typing import Any
 
 import typer
 
-INTERRUPTED = 130
-"""The exit code after ^C."""
-
 __all__ = [
-    "INTERRUPTED",
     "counted",
     "help_if_alone",
     "names_in",

@@ -15,7 +15,8 @@ from momentalign.cli.fit import fit
 from momentalign.cli.options import Browser, FirstSeed, Out, Seeds
 from momentalign.cli.predict import predict
 from momentalign.cli.reproduce import reproduce
-from momentalign.cli.results import INTERRUPTED, help_if_alone, show_artificial
+from momentalign.cli.results import help_if_alone, show_artificial
+from momentalign.cli.signals import INTERRUPTED, hear_termination, interrupted_code
 
 __all__ = ["app", "main"]
 
@@ -36,15 +37,18 @@ app.add_typer(reproduce, name="reproduce")
 def main() -> None:
     """Run the command line; every error the user can mend becomes one line and exit code 2."""
     warnings.showwarning = _show_warning
+    hear_termination()
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", code=INTERRUPTED)
+        _fail("interrupted", code=interrupted_code())
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
         _fail(" ".join(_mendable(error).split()), code=2)
+    if code == INTERRUPTED:  # Newer versions of typer turn ^C into the code it stands for.
+        _fail("interrupted", code=interrupted_code())
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -1,6 +1,7 @@
 """Paired batches of two domains of unequal size, in order, as Section 6.3 trains with them.
 
-The longer domain ends the epoch and the shorter one starts again from its first batch.
+The longer domain ends the epoch and the shorter one starts again from its first batch. Several sources, or several
+targets, all have their rows in every batch.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError
 
-__all__ = ["Rows", "balanced_order", "batches", "paired_batches"]
+__all__ = ["Rows", "balanced_order", "batches", "domain_batches", "domain_sizes", "paired_batches"]
 
 Rows = NDArray[np.intp]
 
@@ -35,6 +36,35 @@ def batches(order: Rows, batch_size: int | None) -> list[Rows]:
     if len(order) - starts[-1] < batch_size / 2:
         starts.pop()
     return np.split(order, starts[1:])
+
+
+def domain_batches(domains: Rows | None, order: Rows, batch_size: int | None) -> list[Rows]:
+    """Cut rows into batches that hold up to `batch_size` rows of every domain, those of domain 0 first.
+
+    `domains` are the numbers of the domains of all rows, None where there is one. Each domain is cut by itself, so that
+    its moments in a batch rest on as many rows as if it were alone; the longest ends the epoch, the others start again.
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in domain_batches(np.array([0, 1, 0, 1, 0, 0]), np.arange(6), 2)]
+    [[0, 2, 1, 3], [4, 5, 1, 3]]
+    """
+    if domains is None:
+        return batches(order, batch_size)
+    own = [batches(order[domains[order] == domain], batch_size) for domain in range(domains.max() + 1)]
+    longest = max(map(len, own))
+    return [np.concatenate([part[number % len(part)] for part in own]) for number in range(longest)]
+
+
+def domain_sizes(domains: Rows | None, rows: Rows) -> list[int]:
+    """Return how many rows of each domain there are among some rows, as :func:`domain_batches` orders them.
+
+    Examples
+    --------
+    >>> domain_sizes(np.array([0, 1, 0, 1, 0, 0]), np.array([0, 2, 4, 1]))
+    [3, 1]
+    """
+    return [len(rows)] if domains is None else np.bincount(domains[rows], minlength=domains.max() + 1).tolist()
 
 
 def paired_batches(source: list[Rows], target: list[Rows]) -> list[tuple[Rows, Rows]]:

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from momentalign.discrepancies.chunked import chunked_terms
 from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
 from momentalign.discrepancies.fused.choice import fast_terms
 from momentalign.discrepancies.ranks import joined_cmd, joined_range, read_group
@@ -78,11 +79,13 @@ def cmd(
     ----------
     source, target
         Shapes (rows, width) and (other rows, width): hidden activations, or any bounded features. Torch tensors give a
-        differentiable scalar, arrays a float. float16 and bfloat16 are accumulated in float32.
+        differentiable scalar, arrays a float. float16 and bfloat16 are accumulated in float32. Data that need not fit
+        into memory are read in chunks: Dask arrays and data frames, PyArrow tables, datasets and record batch readers,
+        memory maps and iterators of batches (one of the two may be an array in memory).
     n_moments
         The number k of moments, at least 1.
     interval
-        The range [a, b] of the values: (0, 1) for sigmoid, (-1, 1) for tanh. Order j is weighted by 1/|b - a|^j
+        The range [a, b] of the values: (0, 1) for sigmoid, (-1, 1) for tanh. Order j is weighted by ``1/|b - a|^j``
         (Proposition 1). ``"data"`` takes the smallest and largest value of both samples and says so in a warning.
     cross
         1: marginal moments, Eq. (17). 2: all cross-variances, that term divided by sqrt(2) (CV-CMD, Section 6.5).
@@ -266,6 +269,10 @@ def _read_and_compute(
 ) -> tuple[Tensor, bool]:
     """The terms, or their sum, and whether the samples came as tensors."""
     n_moments, cross = _check_orders(n_moments, cross, unbiased=unbiased)
+    chunked = chunked_terms(source, target, n_moments, interval=interval, cross=cross, unbiased=unbiased)
+    if chunked is not None:
+        found = torch.from_numpy(chunked)
+        return found.sum() if summed else found, False
     # An accelerator reads half precision as it is; everything else works on widened copies.
     accelerated = isinstance(source, Tensor) and source.device.type == "cuda"
     source, target, differentiable = read_pair(source, target, widened=not accelerated)

@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.aggregation import train_aggregated
+from momentalign.estimators.chunks import ClassesInChunks
 from momentalign.estimators.domains import Domains, read_domains
 from momentalign.estimators.inputs import encode_labels, joined_task, split_layers
-from momentalign.estimators.network import BaseMANN
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.scores.aggregation import aggregated_probabilities
 from momentalign.training.recipe import LossName, Member, Recipe, Task
@@ -26,7 +26,7 @@ from momentalign.training.recipe import LossName, Member, Recipe, Task
 __all__ = ["MANNClassifier"]
 
 
-class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
+class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
     r"""Neural network classifier whose hidden activations are aligned between a source and a target domain.
 
     Minimises :math:`\mathcal L(h(X_S), y_S) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24): the cross-entropy on the
@@ -63,9 +63,19 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         Seed of the initial weights and of the split; the same seed gives the same bits, whatever the number of threads.
     verbose
         1 shows a progress bar.
+    between, domain_weights
+        What is compared where `sample_domain` names several sources or targets, and how much each domain counts; see
+        :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`. Numbers of `domain_weights` go with the
+        sources in the order of their ids. ``"barycentre"`` needs ``discrepancy="cmd"``; any other distance is averaged
+        over the pairs in the same way, and the domain classifier of ``"dann"`` tells all sources from all targets.
 
     Attributes
     ----------
+    domains_ : ndarray
+        The ids of the domains, sources first: those of `sample_domain`, else 1 and -2 as in skada.
+    moments_ : dict
+        For each id the :class:`~momentalign.moments.running.Moments`, up to order 5, of the hidden activations of its
+        rows; empty after ``partial_fit`` and ``fit_chunks``, which do not have all rows at once.
     classes_ : ndarray
         The class labels.
     coefs_, intercepts_ : list of ndarray
@@ -119,19 +129,37 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         self.networks_ = [split_layers(network.layers) for network in networks]
         self.coefs_, self.intercepts_ = self.networks_[chosen]
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the class of each row, in order."""
+    def predict(self, X: Any, *, sample_domain: Any = None, allow_source: bool = True) -> NDArray[Any]:  # noqa: ARG002
+        """Return the class of each row, in order, whatever its `sample_domain`: one network serves every domain."""
         one = len(self._fitted_networks()) == 1
         scores = self._apply(outputs, X, *self.networks_[0]) if one else self.predict_proba(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
-    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
-        """Return the probability of each class, (rows, classes), in the order of ``classes_``."""
+    def predict_proba(
+        self,
+        X: Any,
+        *,
+        sample_domain: Any = None,  # noqa: ARG002
+        allow_source: bool = True,  # noqa: ARG002
+    ) -> NDArray[np.floating[Any]]:
+        """Return the probability of each class, (rows, classes), in the order of ``classes_``, as :meth:`predict`."""
         stack = np.stack([self._apply(probabilities, X, *network) for network in self._fitted_networks()])
         if len(stack) == 1:
             return np.asarray(stack[0])
         combined = aggregated_probabilities(coefficients=self.coefficients_, predictions=stack.astype(np.float64))
         return combined.astype(stack.dtype, copy=False)
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        sample_domain: Any = None,  # noqa: ARG002
+        allow_source: bool = True,  # noqa: ARG002
+    ) -> float:
+        """Return the accuracy on these rows, whatever their `sample_domain`."""
+        return float(super().score(X, y, sample_weight))
 
     def _fitted_networks(self) -> list[tuple[list[NDArray[Any]], list[NDArray[Any]]]]:
         check_is_fitted(self)

@@ -1,6 +1,6 @@
-"""Two domains as they reach an estimator: split, checked, and never mixed up.
+"""Domains as they reach an estimator: split, checked, and never mixed up.
 
-Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled target sample.
+Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled target sample; or several of each.
 """
 
 from __future__ import annotations
@@ -19,17 +19,85 @@ from sklearn.utils.validation import assert_all_finite, check_consistent_length,
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.shallow import Matrix
 
-__all__ = ["Domains", "naming", "read_domains"]
+__all__ = ["Domains", "domain_ids", "domain_numbers", "naming", "read_domains", "with_rows_of_every_domain"]
 
 Labels = NDArray[Any]
+Ids = NDArray[np.integer[Any]]
+
+# The ids of skada for one source and one target.
+SOURCE_ID, TARGET_ID = 1, -2
+# A part with fewer rows has no distribution.
+FEWEST_ROWS = 2
 
 
 class Domains(NamedTuple):
-    """Labelled rows and unlabelled target rows."""
+    """Labelled rows and unlabelled target rows, and the ids of the domains they belong to.
+
+    Labelled rows beyond those that have an id are target rows with known labels.
+    """
 
     source: Matrix
     labels: Labels
     target: Matrix | None
+    source_ids: Ids
+    target_ids: Ids | None
+
+    @property
+    def source_numbers(self) -> NDArray[np.intp] | None:
+        """The number of the source each labelled row belongs to, or None for one source.
+
+        Labelled target rows are shared out among the sources in turn.
+        """
+        own = domain_numbers(self.source_ids)
+        if own is None:
+            return None
+        more = np.arange(self.source.shape[0] - len(own)) % (own.max() + 1)
+        return np.concatenate([own, more])
+
+    @property
+    def target_numbers(self) -> NDArray[np.intp] | None:
+        """The number of the target each target row belongs to, or None for one target."""
+        return None if self.target_ids is None else domain_numbers(self.target_ids)
+
+
+def domain_ids(ids: Ids) -> list[int]:
+    """Return the different ids of one kind, 1 before 2 and -1 before -2.
+
+    Examples
+    --------
+    >>> domain_ids(np.array([2, 1, 2])), domain_ids(np.array([-2, -1, -7]))
+    ([1, 2], [-1, -2, -7])
+    """
+    return sorted(np.unique(ids).tolist(), key=abs)
+
+
+def domain_numbers(ids: Ids) -> NDArray[np.intp] | None:
+    """Return the place of each id among the different ones, None where there is one only.
+
+    Examples
+    --------
+    >>> domain_numbers(np.array([-3, -1, -3])).tolist()
+    [1, 0, 1]
+    """
+    known = np.abs(domain_ids(ids))
+    return None if len(known) < 2 else np.searchsorted(known, np.abs(ids))
+
+
+def with_rows_of_every_domain(
+    training: NDArray[np.intp], held_out: NDArray[np.intp], numbers: NDArray[np.intp] | None
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Take back the held-out rows of domains that would have too few to train on.
+
+    Examples
+    --------
+    >>> with_rows_of_every_domain(np.array([0, 1, 2]), np.array([3, 4]), np.array([0, 0, 1, 1, 0]))
+    (array([0, 1, 2, 3]), array([4]))
+    """
+    if numbers is None:
+        return training, held_out
+    few = np.bincount(numbers[training], minlength=numbers.max() + 1) < FEWEST_ROWS
+    back = few[numbers[held_out]]
+    return np.concatenate([training, held_out[back]]), held_out[~back]
 
 
 def read_domains(
@@ -39,7 +107,7 @@ def read_domains(
 
     `X` and `y` are the source, `X_target` the target; or `X` holds both and `sample_domain` says which rows are which:
     positive ids are sources, negative ids are targets, whose labels in `y` are not looked at. Target rows with a
-    label in `y_target` join the labelled rows.
+    label in `y_target` join the labelled rows. Without ids the source is 1 and the target -2, as in skada.
     """
     if y is None:
         raise InvalidInputError(
@@ -52,8 +120,9 @@ def read_domains(
     with naming("y"):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
+    ids = _read_ids(sample_domain, y)
     if sample_domain is not None:
-        X, y, X_target = _split_by_sign(X, y, sample_domain)
+        X, y, X_target = X[ids > 0], y[ids > 0], None if (ids > 0).all() else X[ids < 0]
     elif X_target is not None:
         with naming("X_target"):
             X_target = validate_data(
@@ -65,9 +134,13 @@ def read_domains(
         with naming("y"):
             assert_all_finite(y, input_name="y")
     _refuse_single_rows(X, X_target)
+    _refuse_single_rows_of(ids)
+    target_ids = None
+    if X_target is not None:
+        target_ids = np.full(X_target.shape[0], TARGET_ID) if sample_domain is None else ids[ids < 0]
     if y_target is not None:
         X, y = _add_labelled_target(X, y, X_target, y_target)
-    return Domains(X, y, X_target)
+    return Domains(X, y, X_target, ids[ids > 0], target_ids)
 
 
 @contextmanager
@@ -89,7 +162,10 @@ def _of_one_kind(X: Matrix, X_target: Matrix) -> tuple[Matrix, Matrix]:
     return sparse.csr_matrix(X), sparse.csr_matrix(X_target)
 
 
-def _split_by_sign(X: Matrix, y: Labels, sample_domain: Any) -> tuple[Matrix, Labels, Matrix | None]:
+def _read_ids(sample_domain: Any, y: Labels) -> Ids:
+    """One id per row of X; without any all rows are those of the source."""
+    if sample_domain is None:
+        return np.full(len(y), SOURCE_ID)
     domain = np.asarray(sample_domain)
     if domain.shape != y.shape or domain.dtype.kind not in "iu":
         raise InvalidInputError(
@@ -98,16 +174,24 @@ def _split_by_sign(X: Matrix, y: Labels, sample_domain: Any) -> tuple[Matrix, La
         )
     if (domain == 0).any():
         raise InvalidInputError("sample_domain holds 0; use positive ids for sources and negative ids for targets.")
-    source = domain > 0
-    if not source.any():
+    if not (domain > 0).any():
         raise InvalidInputError("sample_domain has no positive id: there is no source row to learn from.")
-    return X[source], y[source], None if source.all() else X[~source]
+    return domain
 
 
 def _refuse_single_rows(X: Matrix, X_target: Matrix | None) -> None:
     for name, rows in (("the source", X), ("the target", X_target)):
         if rows is not None and rows.shape[0] < 2:
             raise InvalidInputError(f"{name} has 1 sample only (n_samples=1); a distribution needs at least 2 rows.")
+
+
+def _refuse_single_rows_of(ids: Ids) -> None:
+    known, counts = np.unique(ids, return_counts=True)
+    if counts.min() < FEWEST_ROWS:
+        raise InvalidInputError(
+            f"domain {known[counts.argmin()]} of sample_domain has 1 sample only and a distribution needs at least 2 "
+            "rows; leave it out or give it the id of another domain."
+        )
 
 
 def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target: Any) -> tuple[Matrix, Labels]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,11 @@ def joined_task(task: Task) -> Task:
     rows = sparse.vstack(parts, format="csr") if sparse.issparse(task.source) else np.concatenate(parts)
     labels = np.concatenate([task.labels, task.validation_labels])
     order = np.random.default_rng(len(labels)).permutation(len(labels))
-    return Task(rows[order], labels[order], task.target, task.n_classes)
+    joined = Task(rows[order], labels[order], task.target, task.n_classes)
+    if task.source_domains is not None and task.validation_domains is not None:
+        domains = np.concatenate([task.source_domains, task.validation_domains])[order]
+        joined = replace(joined, source_domains=domains)
+    return replace(joined, target_domains=task.target_domains)
 
 
 def split_layers(layers: Sequence[Layer]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:

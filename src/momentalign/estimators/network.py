@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,20 @@ from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.several_domains import (
+    Between,
+    DomainWeights,
+    MultiDomainCMDLoss,
+    read_between,
+    read_domain_weights,
+    refuse_other_count,
+)
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.domains import Domains
+from momentalign.estimators.domain_moments import moments_by_domain
+from momentalign.estimators.domains import Domains, domain_ids, with_rows_of_every_domain
 from momentalign.estimators.inputs import as_float32, read_device, read_number, read_seed, split_layers
 from momentalign.estimators.progress import training_progress
+from momentalign.moments.running import Moments
 from momentalign.moments.sample import read_order
 from momentalign.networks.shallow import Layer, Matrix, activations
 from momentalign.training.recipe import (
@@ -45,7 +56,12 @@ LARGEST_WEIGHT = 1e15
 class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A network whose hidden activations are aligned between two domains; its subclasses say what it learns."""
 
-    _loss: LossName
+    # What metadata routing hands on without being asked, as pipelines and scorers of skada expect it.
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
+    __metadata_request__predict: ClassVar = {"sample_domain": True, "allow_source": True}
+    __metadata_request__predict_proba: ClassVar = {"sample_domain": True, "allow_source": True}
+    __metadata_request__score: ClassVar = {"sample_domain": True, "allow_source": True}
 
     def __init__(
         self,
@@ -62,6 +78,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        between: Between = "pooled",
+        domain_weights: DomainWeights = "equal",
     ) -> None:
         self.hidden = hidden
         self.discrepancy = discrepancy
@@ -76,6 +94,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.between = between
+        self.domain_weights = domain_weights
 
     @abstractmethod
     def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
@@ -86,6 +106,11 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         self, labels: NDArray[Any], fraction: float, seed: int
     ) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
         """Split rows into training and validation; None where nothing is held out."""
+
+    @property
+    @abstractmethod
+    def _loss(self) -> LossName:
+        """What is minimised on the labelled rows."""
 
     @property
     @abstractmethod
@@ -103,6 +128,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             Target rows, with the same columns.
         sample_domain
             One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
+            Where there are several, `between` and `domain_weights` say what is compared, and every batch has
+            `batch_size` rows of each.
         y_target
             Labels of some target rows, NaN, None or, where labels are classes, -1 where unknown; those rows join the
             labelled ones.
@@ -119,11 +146,22 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         recipe = self._recipe()
         distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
         weight = self._weight()
+        between, weights = read_between(self.between), read_domain_weights(self.domain_weights)
         domains = self._read_domains(X, y, X_target, sample_domain=sample_domain, y_target=y_target)
         seed = read_seed(self.random_state)
-        task = self._task(domains.source, domains.labels, domains.target, seed)
-        member = Member(seed, weight if domains.target is not None else 0.0, distance)
+        refuse_other_count(weights, len(domain_ids(domains.source_ids)))
+        task = self._task(
+            domains.source,
+            domains.labels,
+            domains.target,
+            seed,
+            source_domains=domains.source_numbers,
+            target_domains=domains.target_numbers,
+        )
+        weight = weight if domains.target is not None else 0.0
+        member = Member(seed, weight, distance, between=between, domain_weights=weights)
         self._train(task, recipe, member, read_device(self.device))
+        self._note(moments_by_domain(domains, self.coefs_, self.intercepts_))
 
     def _weight(self) -> float:
         return read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
@@ -137,6 +175,10 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         self.coefs_, self.intercepts_ = split_layers(network.layers)
         self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
         self.history_ = dict(vars(network.history))
+        self._note({})  # Moments of other weights mean nothing.
+
+    def _note(self, moments: dict[int, Moments]) -> None:
+        self.domains_, self.moments_ = np.array(list(moments), dtype=np.int64), moments
 
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the hidden activations of each row, (rows, width), values in [0, 1]."""
@@ -184,18 +226,41 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             loss=self._loss,
         )
 
-    def _task(self, source: Matrix, labels: NDArray[Any], target: Matrix | None, seed: int) -> Task:
-        """Shuffle both domains once and hold out a part of the source."""
+    def _task(
+        self,
+        source: Matrix,
+        labels: NDArray[Any],
+        target: Matrix | None,
+        seed: int,
+        *,
+        source_domains: NDArray[np.intp] | None = None,
+        target_domains: NDArray[np.intp] | None = None,
+    ) -> Task:
+        """Shuffle source and target once and hold out a part of the source."""
         fraction = read_number(self.validation_fraction, "validation_fraction", least=0.0)
         if fraction >= 1.0:
             raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
-        training, held_out = self._hold_out(labels, fraction, seed)
         source = as_float32(source, "X")
-        if target is not None:
-            order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
-            target = as_float32(target[order], "X_target")
-        validation = {} if held_out is None else {"validation": source[held_out], "validation_labels": labels[held_out]}
-        return Task(source[training], labels[training], target, self._n_outputs, **validation)
+        # Without a target nothing is compared, and several sources are as one.
+        numbers = None if target is None else source_domains
+        training, held_out = self._hold_out(labels, fraction, seed)
+        if held_out is not None:
+            training, held_out = with_rows_of_every_domain(training, held_out, numbers)
+        task = Task(
+            source[training], labels[training], None, self._n_outputs, source_domains=_picked(numbers, training)
+        )
+        if held_out is not None and len(held_out):
+            rows, codes, own = source[held_out], labels[held_out], _picked(numbers, held_out)
+            task = replace(task, validation=rows, validation_labels=codes, validation_domains=own)
+        if target is None:
+            return task
+        order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
+        target = as_float32(target[order], "X_target")
+        return replace(task, target=target, target_domains=_picked(target_domains, order))
+
+
+def _picked(numbers: NDArray[np.intp] | None, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:
+    return None if numbers is None else numbers[rows]
 
 
 def in_chunks(
@@ -214,6 +279,11 @@ def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width:
     """Return the distance of `width` activations a name stands for; callables are taken as they are."""
     if discrepancy is None:
         return None
+    if isinstance(discrepancy, MultiDomainCMDLoss):
+        raise InvalidInputError(
+            f'discrepancy compares two samples, {discrepancy} takes lists of them; give discrepancy="cmd" with between '
+            "and domain_weights."
+        )
     if callable(discrepancy):
         return discrepancy
     order = read_order(n_moments, "n_moments")

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignWarning
+from momentalign.estimators.domain_moments import read_moments, write_moments
 from momentalign.training.checkpoints import read_folder, write_folder
 from momentalign.version import __version__
 
-__all__ = ["load", "save"]
+__all__ = ["describe", "load", "save"]
 
 # Class name in a manifest -> the module that defines it. A name that is not here is refused.
 _HOMES = {"MANNClassifier": "momentalign.estimators.classifier", "MANNRegressor": "momentalign.estimators.regressor"}
@@ -26,6 +27,11 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
 def save(estimator: Any, path: str | Path) -> None:
     """Write a fitted estimator to a folder, replacing an earlier model there in one step."""
+    write_folder(path, *describe(estimator))
+
+
+def describe(estimator: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """Return the arrays of a fitted estimator and, as what JSON can hold, all else that makes it."""
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator)
@@ -41,6 +47,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "n_epochs": estimator.n_epochs_,
         "best_epoch": estimator.best_epoch_,
         "history": estimator.history_,
+        **write_moments(estimator),
     }
     arrays = _named(estimator.coefs_, estimator.intercepts_)
     if name == "MANNClassifier":
@@ -48,7 +55,7 @@ def save(estimator: Any, path: str | Path) -> None:
         arrays |= _combined(estimator)
     else:
         description |= {"y_mean": estimator.y_mean_.tolist(), "y_deviation": estimator.y_deviation_.tolist()}
-    write_folder(path, arrays, description)
+    return arrays, description
 
 
 def load(path: str | Path) -> Any:
@@ -95,6 +102,7 @@ def _build(arrays: Arrays, description: Mapping[str, Any]) -> Any:
             raise ValueError("one name per feature is expected")
     estimator.n_epochs_, estimator.best_epoch_ = int(description["n_epochs"]), int(description["best_epoch"])
     estimator.history_ = {key: [float(value) for value in values] for key, values in description["history"].items()}
+    estimator._note(read_moments(description, estimator.hidden[-1]))
     _check_shapes(estimator)
     return estimator
 
@@ -170,7 +178,7 @@ def _plain(name: str, value: Any) -> Any:
         f"{name}={value!r} is not saved, a model folder holds no code; the loaded model has {name}=None and predicts "
         "the same.",
         MomentAlignWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
     return None
 

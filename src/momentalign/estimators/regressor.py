@@ -1,4 +1,4 @@
-"""MANNRegressor: a regressor that learns on the source and works on the target (Algorithm 1 with a squared loss).
+"""MANNRegressor: a regressor that learns on the source and works on the target (Algorithm 1 with a loss of numbers).
 
 The network of Zellinger et al. (2019) with linear outputs; their distances ask nothing of the labels.
 """
@@ -6,19 +6,22 @@ The network of Zellinger et al. (2019) with linear outputs; their distances ask 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from momentalign.discrepancies.several_domains import Between, DomainWeights
 from momentalign.errors import InvalidInputError
+from momentalign.estimators.chunks import ValuesInChunks
 from momentalign.estimators.domains import Domains
-from momentalign.estimators.network import BaseMANN, in_chunks
+from momentalign.estimators.network import in_chunks
 from momentalign.estimators.values import Scale, fitted_scale, read_valued_domains
 from momentalign.networks.shallow import outputs
-from momentalign.training.recipe import LossName, TrainedNetwork
+from momentalign.training.recipe import Distance, OptimizerName, TrainedNetwork, ValueLossName
 
 __all__ = ["MANNRegressor"]
 
@@ -26,21 +29,22 @@ __all__ = ["MANNRegressor"]
 FEWEST_ROWS = 2
 
 
-class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
+class MANNRegressor(RegressorMixin, ValuesInChunks):  # type: ignore[misc]
     r"""Neural network regressor whose hidden activations are aligned between a source and a target domain.
 
-    Minimises :math:`\frac{1}{nk}\lVert f(X_S) - z_S \rVert^2 + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24) of Zellinger
-    et al. (2019) with another loss: the squared difference from the standardised values
-    :math:`z = (y - \mathrm{mean}) / \mathrm{deviation}` of the n labelled source rows and their k outputs, plus a
-    distance between the hidden activations :math:`h_0` of both domains, where :math:`f(x) = V h_0(x) + c` is linear in
-    them. Without target data it is a plain sigmoid network.
+    Minimises :math:`\frac{1}{nk}\sum_{ij} \rho(r_{ij}) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24) of Zellinger et al.
+    (2019) with another loss: a function :math:`\rho` of the differences :math:`r = f(X_S) - z_S` from the standardised
+    values :math:`z = (y - \mathrm{mean}) / \mathrm{deviation}` of the n labelled source rows and their k outputs, plus
+    a distance between the hidden activations :math:`h_0` of both domains, where :math:`f(x) = V h_0(x) + c` is linear
+    in them. Without target data it is a plain sigmoid network.
 
     Alignment makes the activations of both domains alike. It is meant for domains whose values are distributed alike;
     where the target has larger values than the source, part of that difference is aligned away.
 
     Parameters
     ----------
-    hidden, discrepancy, n_moments, optimizer, learning_rate, batch_size, device, random_state, verbose
+    hidden, discrepancy, n_moments, optimizer, learning_rate, batch_size, device, random_state, verbose, between, \
+    domain_weights
         As in :class:`~momentalign.estimators.classifier.MANNClassifier`.
     weight
         The weight :math:`\lambda` of the distance, a number. There is no ``"auto"``, which combines probabilities.
@@ -48,11 +52,19 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         Train at most so many epochs; stop after `patience` epochs without a lower validation loss (None: never).
     validation_fraction
         Part of the source held out to stop early and to choose the epoch with the lowest loss; 0 holds out nothing.
+    loss
+        The function :math:`\rho`, in training and on the held-out rows: ``"squared"``, :math:`r^2`, which learns the
+        mean; ``"absolute"``, :math:`|r|`, which learns the median; or ``"huber"``, :math:`r^2` up to
+        :math:`|r| = \delta` and :math:`\delta (2 |r| - \delta)` beyond, with :math:`\delta = 0.25` deviations of `y`
+        (Huber, Robust estimation of a location parameter, Annals of Mathematical Statistics 35, 1964). The last two
+        bear values of `y` that are far off.
 
     Attributes
     ----------
     y_mean_, y_deviation_ : ndarray
         Mean and deviation of the training values: of shape () where `y` is one number per row, else (outputs,).
+    domains_, moments_
+        As in :class:`~momentalign.estimators.classifier.MANNClassifier`.
     coefs_, intercepts_ : list of ndarray
         Weights (inputs, outputs) and biases of each layer; the last one gives standardised values.
     n_epochs_, best_epoch_ : int
@@ -75,7 +87,50 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
     True
     """
 
-    _loss: LossName = "squared"
+    def __init__(
+        self,
+        hidden: Sequence[int] = (50,),
+        discrepancy: str | Distance | None = "cmd",
+        weight: float | Literal["auto"] = 1.0,
+        n_moments: int = 5,
+        optimizer: OptimizerName = "adagrad",
+        learning_rate: float | None = None,
+        batch_size: int | None = 300,
+        max_epochs: int = 1500,
+        patience: int | None = 10,
+        validation_fraction: float = 0.3,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        between: Between = "pooled",
+        domain_weights: DomainWeights = "equal",
+        loss: ValueLossName = "squared",
+    ) -> None:
+        super().__init__(
+            hidden=hidden,
+            discrepancy=discrepancy,
+            weight=weight,
+            n_moments=n_moments,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            max_epochs=max_epochs,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+            between=between,
+            domain_weights=domain_weights,
+        )
+        self.loss = loss
+
+    @property
+    def _loss(self) -> ValueLossName:
+        known = get_args(ValueLossName)
+        if self.loss not in known:
+            raise InvalidInputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
+        return self.loss
 
     def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
         domains = read_valued_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
@@ -94,11 +149,32 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         super()._keep(network)
         del self.history_["validation_accuracy"]
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Return the value of each row, in order: (rows,) or (rows, outputs), as `y` was in ``fit``."""
+    def predict(
+        self,
+        X: Any,
+        *,
+        sample_domain: Any = None,  # noqa: ARG002
+        allow_source: bool = True,  # noqa: ARG002
+    ) -> NDArray[np.float64]:
+        """Return the value of each row, in order: (rows,) or (rows, outputs), as `y` was in ``fit``.
+
+        It does not depend on `sample_domain`: one network serves every domain.
+        """
         check_is_fitted(self)
         found = in_chunks(outputs, self._rows(X), self.coefs_, self.intercepts_)
         return Scale(self.y_mean_, self.y_deviation_).restore(found)
+
+    def score(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        sample_domain: Any = None,  # noqa: ARG002
+        allow_source: bool = True,  # noqa: ARG002
+    ) -> float:
+        """Return the coefficient of determination on these rows, whatever their `sample_domain`."""
+        return float(super().score(X, y, sample_weight))
 
     @property
     def _n_outputs(self) -> int:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,9 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     True
     """
 
+    # What metadata routing hands on without being asked, as pipelines of skada expect it.
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+
     def __init__(
         self, n_components: int = 50, kernel: Kernel = "linear", gamma: float | None = None, mu: float = 1.0
     ) -> None:
@@ -178,7 +181,7 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return np.asarray(rbf_kernel(rows, self.X_fit_, gamma=self.gamma_))
 
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
-        """Return the components of each row, (rows, n_components_): its kernel with the training rows times W."""
+        """Return the components of each row, ``(rows, n_components_)``: its kernel with the training rows times W."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
         chunks = [X[start : start + CHUNK].astype(np.float64) for start in range(0, X.shape[0], CHUNK)]

@@ -47,6 +47,7 @@ KEYS = (
     "values",
     "units",
     "evaluation",
+    "bounds",
     "notes",
     "settings",
     "seconds",
@@ -92,6 +93,10 @@ DISTANCE = (
     "The distance is the CMD between the hidden activations of the domains, before in the plain network and after in "
     "the adapted one."
 )
+KINDS = (
+    "Measured is what these rows show; a bound holds for what its words name; a heuristic rests on an assumption that "
+    "may fail; unknown is what needs target labels."
+)
 UNCHOSEN = (
     "Numbers have no label-free score here that could choose among the weights: the adapted network nearest to the "
     "paper's default, weight 1, predicts."
@@ -104,6 +109,7 @@ def fit_page(result: Result) -> str:
     sections = [
         Section("Networks", _networks(result)),
         Section("On the target", _evaluation(result)),
+        Section("What can be said about the target error", _bounds(result)),
         Section("Distance, order by order", _orders(result)),
         Section("What shifted", _shifted(result)),
         Section("Predicted classes", _shares(result)),
@@ -212,6 +218,30 @@ def _confusion(classes: Sequence[str], found: Mapping[str, Any]) -> Markup:
     ]
     columns = ["True class", *(f"predicted {name}" for name in classes)]
     return table("Target rows by true and predicted class", columns, rows)
+
+
+def _bounds(result: Result) -> list[Markup]:
+    """Return the parts of Theorem 1 and what else is known, each with its kind."""
+    found = result["bounds"]
+    if found is None:
+        return []
+    words = [
+        f"{found['conclusion']} Bounds of this kind are usually larger than 1, and then say nothing.",
+        "All values are of networks that were not trained on the held-out source rows taken here; but those rows chose "
+        "the epoch, and the target rows, a sample where there are many, were trained on.",
+    ]
+    if result["evaluation"] is not None:
+        error = 1.0 - result["evaluation"]["accuracy"]
+        words.append(f"The target labels, which none of it has seen, say {error:.3f} for the model.")
+    named = Markup("<b>{}</b><br>{}")
+    rows = [
+        [Cell(named.format(one["name"], one["words"])), _cell(one["value"]), Cell(one["kind"])] for one in found["rows"]
+    ]
+    return [
+        text(" ".join(words)),
+        text(KINDS),
+        table("Parts of Theorem 1, and more", ["Quantity", "Value", "Kind"], rows),
+    ]
 
 
 def _orders(result: Result) -> list[Markup]:

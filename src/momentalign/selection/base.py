@@ -39,6 +39,8 @@ class Sample(NamedTuple):
     target: Matrix
     n_classes: int
     seed: int
+    source_domains: NDArray[np.intp] | None = None
+    target_domains: NDArray[np.intp] | None = None
 
 
 def _ends_with_a_model(search: StackedSearch) -> bool:
@@ -72,6 +74,8 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
             Target rows, with the same columns.
         sample_domain
             One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
+            Networks compare several of either as the `between` and `domain_weights` of their models say; scores look at
+            all sources as one and all targets as one.
         """
         before = dict(vars(self))
         try:
@@ -96,18 +100,20 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
             self._fit_best(X, y, X_target, sample_domain)
 
     def _read_sample(self, X: Any, y: Any, X_target: Any, sample_domain: Any, seed: int) -> Sample:
-        source, labels, target = read_domains(self, X, y, X_target, sample_domain=sample_domain)
-        self.classes_, codes = encode_labels(labels)
+        domains = read_domains(self, X, y, X_target, sample_domain=sample_domain)
+        self.classes_, codes = encode_labels(domains.labels)
         if len(self.classes_) < 2:
             raise InvalidInputError(
                 f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
             )
-        if target is None:
+        if domains.target is None:
             raise InvalidInputError(
                 f"{type(self).__name__} has no target rows, there is no domain to choose for; give X_target, or "
                 "negative ids in sample_domain."
             )
-        return Sample(as_float32(source, "X"), codes, as_float32(target, "X_target"), len(self.classes_), seed)
+        source, target = as_float32(domains.source, "X"), as_float32(domains.target, "X_target")
+        numbers = domains.source_numbers, domains.target_numbers
+        return Sample(source, codes, target, len(self.classes_), seed, *numbers)
 
     def _all_scores(self, points: Sequence[Point], sample: Sample) -> list[float]:
         """Score the points that no journal holds yet, and write each down when it is finished."""
@@ -188,9 +194,10 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
 
 
 def _digest(sample: Sample) -> str:
-    """Return a digest of all rows and labels."""
+    """Return a digest of all rows and labels, and of the domains where there are several."""
     digest = hashlib.sha256()
-    for part in (sample.source, sample.labels, sample.target):
+    several = [numbers for numbers in (sample.source_domains, sample.target_domains) if numbers is not None]
+    for part in (sample.source, sample.labels, sample.target, *several):
         for array in _arrays(part):
             digest.update(f"{array.dtype.str}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())

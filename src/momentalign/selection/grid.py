@@ -16,6 +16,7 @@ from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.several_domains import read_between, read_domain_weights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.domains import naming
@@ -99,8 +100,10 @@ def _read_point(index: int, estimator: MANNClassifier, parameters: dict[str, Any
     recipe = model._recipe()
     weight = read_number(model.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
     distance = named_distance(model.discrepancy, model.n_moments, width=recipe.hidden[-1])
+    between, weights = read_between(model.between), read_domain_weights(model.domain_weights)
     # A copy: asking a random state for a seed changes it, and the model is to be fitted later.
-    member = Member(read_seed(clone(model).random_state), weight, distance)
+    seed = read_seed(clone(model).random_state)
+    member = Member(seed, weight, distance, between=between, domain_weights=weights)
     return Point(index, parameters, model, recipe, member, read_device(model.device))
 
 
@@ -148,6 +151,8 @@ def _plain(name: str, value: Any) -> Any:
         return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if name == "domain_weights":
+        return list(read_domain_weights(value))
     if type(value) in (CMDLoss, CORALLoss, MMDLoss, AdversarialLoss):
         return repr(value)
     raise InvalidTypeError(

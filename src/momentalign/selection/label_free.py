@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
+from momentalign.estimators.domains import with_rows_of_every_domain
 from momentalign.estimators.inputs import split_layers
 from momentalign.networks.shallow import probabilities
 from momentalign.scores.aggregation import aggregation_coefficients
@@ -196,10 +197,20 @@ class LabelFreeSearch(StackedSearch):
 
 def _hold_out(sample: Sample, share: float) -> Task:
     """Split the source and shuffle the target: batches are cut in order."""
-    source, labels, target, n_classes, seed = sample
+    source, labels, target, n_classes, seed, numbers, others = sample
     training, held_out = split_labelled(labels, share=share, seed=seed)
+    training, held_out = with_rows_of_every_domain(training, held_out, numbers)
     order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
-    return Task(source[training], labels[training], target[order], n_classes, source[held_out], labels[held_out])
+    return Task(
+        source[training],
+        labels[training],
+        target[order],
+        n_classes,
+        source[held_out],
+        labels[held_out],
+        source_domains=None if numbers is None else numbers[training],
+        target_domains=None if others is None else others[order],
+    )
 
 
 def _balance(points: Sequence[Point], networks: Networks, task: Task, finished: Finished) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
+from momentalign.estimators.domains import with_rows_of_every_domain
 from momentalign.networks.shallow import Layer, Matrix, outputs
 from momentalign.selection.splits import split_labelled, split_unlabelled
 from momentalign.training.recipe import Member, Recipe, Task, TrainedNetwork
@@ -41,10 +42,21 @@ class Parts(NamedTuple):
     labels_held_out: NDArray[np.intp]
     target: Matrix
     target_held_out: Matrix
+    source_domains: NDArray[np.intp] | None = None
+    target_domains: NDArray[np.intp] | None = None
 
     def forward(self, n_classes: int) -> Task:
         """Return the task from the source to the target."""
-        return Task(self.source, self.labels, self.target, n_classes, self.source_held_out, self.labels_held_out)
+        return Task(
+            self.source,
+            self.labels,
+            self.target,
+            n_classes,
+            self.source_held_out,
+            self.labels_held_out,
+            source_domains=self.source_domains,
+            target_domains=self.target_domains,
+        )
 
     def accuracy(self, layers: Sequence[Layer]) -> float:
         """Share of the held-out source rows that a network labels right."""
@@ -63,6 +75,8 @@ def reverse_scores(
     share: float = 0.8,
     device: str = "cpu",
     n_jobs: int = 1,
+    source_domains: NDArray[np.intp] | None = None,
+    target_domains: NDArray[np.intp] | None = None,
     finished: Callable[[int, float], None] | None = None,
 ) -> ReverseResult:
     r"""Return the reverse accuracy of each member of a stack; higher is better, and no target label is needed.
@@ -92,6 +106,9 @@ def reverse_scores(
         Part of each domain to train on.
     device, n_jobs
         Where to train, and over how many cores; the number of cores changes no number.
+    source_domains, target_domains
+        The number of the domain of each row where there are several sources or targets; on the way back targets are
+        sources, all of one weight where `domain_weights` are numbers.
     finished
         Called with the position of a member and its score, in order, as soon as both are known.
 
@@ -106,10 +123,12 @@ def reverse_scores(
     >>> bool(result.scores[0] > 0.9)
     True
     """
-    parts = split_domains(source, labels, target, share=share, seed=seed)
+    parts = split_domains(
+        source, labels, target, share=share, seed=seed, source_domains=source_domains, target_domains=target_domains
+    )
     forward = train_stack(parts.forward(n_classes), recipe, members, device=device, n_jobs=n_jobs)
     calls = (
-        delayed(_reverse_accuracy)(parts, n_classes, recipe, replace(member, initial=network.layers), device)
+        delayed(_reverse_accuracy)(parts, n_classes, recipe, _turned(member, network.layers), device)
         for member, network in zip(members, forward, strict=True)
     )
     scores = []
@@ -123,10 +142,21 @@ def reverse_scores(
     return ReverseResult(np.array(scores), forward)
 
 
-def split_domains(source: Matrix, labels: NDArray[np.intp], target: Matrix, *, share: float, seed: int) -> Parts:
+def split_domains(
+    source: Matrix,
+    labels: NDArray[np.intp],
+    target: Matrix,
+    *,
+    share: float,
+    seed: int,
+    source_domains: NDArray[np.intp] | None = None,
+    target_domains: NDArray[np.intp] | None = None,
+) -> Parts:
     """Split both domains at random, the source with its classes in proportion."""
     training, held_out = split_labelled(labels, share=share, seed=seed)
+    training, held_out = with_rows_of_every_domain(training, held_out, source_domains)
     target_training, target_held_out = split_unlabelled(target.shape[0], share=share, seed=seed)
+    target_training, target_held_out = with_rows_of_every_domain(target_training, target_held_out, target_domains)
     return Parts(
         source[training],
         labels[training],
@@ -134,13 +164,30 @@ def split_domains(source: Matrix, labels: NDArray[np.intp], target: Matrix, *, s
         labels[held_out],
         target[target_training],
         target[target_held_out],
+        None if source_domains is None else source_domains[training],
+        None if target_domains is None else target_domains[target_training],
     )
 
 
 def reverse_task(parts: Parts, layers: Sequence[Layer], n_classes: int) -> Task:
     """Return the task back to the source, from the target as a network labels it."""
     guesses = [_classes(layers, rows) for rows in (parts.target, parts.target_held_out)]
-    return Task(parts.target, guesses[0], parts.source, n_classes, parts.target_held_out, guesses[1])
+    return Task(
+        parts.target,
+        guesses[0],
+        parts.source,
+        n_classes,
+        parts.target_held_out,
+        guesses[1],
+        source_domains=parts.target_domains,
+        target_domains=parts.source_domains,
+    )
+
+
+def _turned(member: Member, layers: Sequence[Layer]) -> Member:
+    """The member on its way back; weights that are numbers are those of other sources."""
+    weights = member.domain_weights if isinstance(member.domain_weights, str) else "equal"
+    return replace(member, initial=layers, domain_weights=weights)
 
 
 def _reverse_accuracy(parts: Parts, n_classes: int, recipe: Recipe, member: Member, device: str) -> float:

@@ -12,13 +12,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from momentalign.data.pairing import Rows
+from momentalign.data.pairing import Rows, domain_sizes
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.objective import StackDistance, adversaries
 from momentalign.training.recipe import EpochFigures, LossName, Member, Optimizer, Recipe, Task, ValidationFigures
 
-__all__ = ["BatchedEngine", "cross_entropy", "make_optimizer", "one_thread", "open_device", "squared_error"]
+__all__ = [
+    "HUBER_DELTA",
+    "BatchedEngine",
+    "absolute_error",
+    "cross_entropy",
+    "huber_error",
+    "make_optimizer",
+    "one_thread",
+    "open_device",
+    "squared_error",
+]
+
+# In deviations of the values that are learned: smaller differences count by their square, larger ones by their size.
+HUBER_DELTA = 0.25
 
 
 class BatchedEngine:
@@ -46,6 +59,7 @@ class BatchedEngine:
         self._dtype = dtype
         self._members = list(members)
         self._epoch = recipe.epoch(task)
+        self._domains = (task.source_domains, task.target_domains) if task.has_several_domains else None
         self._source = _RowReader(task.source, self._device, dtype)
         self._target = None if task.target is None else _RowReader(task.target, self._device, dtype)
         self._loss, self._accuracy = LOSSES[recipe.loss]
@@ -92,12 +106,18 @@ class BatchedEngine:
         distance = torch.zeros_like(loss)
         if self._distance.needed and self._target is not None and target_rows is not None:
             target = self._hidden(self._target(target_rows))
-            distance = self._distance(source, target)
+            distance = self._distance(source, target, self._sizes(source_rows, target_rows))
         self._optimizer.zero_grad()
         (loss + self._weights * distance).sum().backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._decay.step()
         return torch.stack([loss.detach(), distance.detach()])
+
+    def _sizes(self, source_rows: Rows, target_rows: Rows) -> tuple[list[int], list[int]] | None:
+        """Rows of each source and of each target in a batch; None for one of each."""
+        if self._domains is None:
+            return None
+        return domain_sizes(self._domains[0], source_rows), domain_sizes(self._domains[1], target_rows)
 
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows."""
@@ -170,6 +190,22 @@ def squared_error(outputs: Tensor, values: Tensor) -> Tensor:
     return (outputs - values).square().mean((-2, -1))
 
 
+def absolute_error(outputs: Tensor, values: Tensor) -> Tensor:
+    """Mean size of the differences of outputs (stack, rows, outputs) from values (rows, outputs)."""
+    return (outputs - values).abs().mean((-2, -1))
+
+
+def huber_error(outputs: Tensor, values: Tensor) -> Tensor:
+    r"""Mean of Huber's function of the differences of outputs (stack, rows, outputs) from values (rows, outputs).
+
+    It is :math:`r^2` for :math:`|r| \le \delta` and :math:`\delta (2 |r| - \delta)` beyond, with :math:`\delta` =
+    ``HUBER_DELTA``: the squared difference with a slope that stops growing (Huber 1964, twice his function).
+    """
+    size = (outputs - values).abs()
+    within = size.clamp(max=HUBER_DELTA)
+    return (within * (2.0 * size - within)).mean((-2, -1))
+
+
 def _accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs.argmax(-1) == labels).double().mean(-1)
 
@@ -181,6 +217,8 @@ def _no_accuracy(outputs: Tensor, values: Tensor) -> Tensor:  # noqa: ARG001
 LOSSES: dict[LossName, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
     "cross_entropy": (cross_entropy, _accuracy),
     "squared": (squared_error, _no_accuracy),
+    "absolute": (absolute_error, _no_accuracy),
+    "huber": (huber_error, _no_accuracy),
 }
 """What is minimised on the source, and what says how often it is right."""
 

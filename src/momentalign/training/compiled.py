@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from momentalign.data.pairing import domain_sizes
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.several_domains import refuse_other_count
 from momentalign.moments.intervals import interval_length
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.recipe import Distance, EpochFigures, Member, OptimizerName, Recipe, Task, ValidationFigures
@@ -46,13 +48,13 @@ def is_compilable(task: Task, recipe: Recipe, members: Sequence[Member]) -> bool
     if len(recipe.hidden) != 1 or recipe.compiled is False:
         return False
     if recipe.compiled:
-        return all(_objective(member) is not None for member in members)
+        return all(_objective(task, member) is not None for member in members)
     updates = recipe.max_epochs * len(recipe.epoch(task))
     rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
     products = recipe.max_epochs * rows * task.source.shape[1] * recipe.hidden[0]
     if updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT <= WORTH_COMPILING:
         return False
-    return all(_objective(member) is not None for member in members)
+    return all(_objective(task, member) is not None for member in members)
 
 
 def announce_compilation() -> None:
@@ -73,17 +75,21 @@ class CompiledTask:
         if is_sparse:
             source, target, validation = (_as_csr(rows) for rows in (task.source, task.target, task.validation))
             task = replace(task, source=source, target=target, validation=validation)
-        blocks, labels, source_sizes = [], [], []
+        blocks, labels, source_sizes, bounds = [], [], [], []
         for source_rows, target_rows in recipe.epoch(task):
             parts, codes = [task.source[source_rows]], [task.labels[source_rows]]
+            sizes = domain_sizes(task.source_domains, source_rows)
+            n_sources = len(sizes)
             if target_rows is not None and task.target is not None:
                 parts.append(task.target[target_rows])
                 codes.append(np.full(len(target_rows), -1))
+                sizes = sizes + domain_sizes(task.target_domains, target_rows)
             blocks.append(_stack_rows(parts))
             labels.append(np.concatenate(codes))
             source_sizes.append(len(source_rows))
+            bounds.append(np.cumsum([0, *sizes]))
         starts = np.cumsum([0, *(block.shape[0] for block in blocks)])
-        self.layout = (starts, np.array(source_sizes))
+        self.layout = (starts, np.array(source_sizes), np.stack(bounds), n_sources)
         self.data = (
             *_row_arrays(_stack_rows(blocks), is_sparse),
             *_column_arrays(blocks, is_sparse),
@@ -138,7 +144,7 @@ class _Network:
         parts += [top.bias.astype(np.float32), np.zeros_like(parts[1]), np.zeros(1, np.float32)]
         self.weights = (*parts, self.units)
         self._state = tuple(np.zeros_like(part) for part in parts for _ in range(2))
-        self._objective = _objective(member)
+        self._objective = _objective(task, member)
         optimizer = recipe.optimizer
         self._rule = (_rules()[optimizer.name], optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
         self._step = 0
@@ -173,8 +179,33 @@ def _rules() -> dict[OptimizerName, int]:
     }
 
 
-def _objective(member: Member) -> tuple[int, float, int, float, float] | None:
-    """Return (kind, weight, order, scale, beta) for the compiled loops, or None where they do not know the distance."""
+def _objective(task: Task, member: Member) -> tuple[Any, ...] | None:
+    """Return what the compiled loops call the objective, or None where they do not know the distance."""
+    from momentalign.training import distance_loops
+
+    found = _pair_objective(member)
+    if found is None or not task.has_several_domains or found[0] in (distance_loops.NO_DISTANCE, distance_loops.DANN):
+        return None if found is None else (*found, 0, 0, np.zeros(0))
+    if found[0] != distance_loops.CMD:
+        return None
+    refuse_other_count(member.domain_weights, 1 if task.source_domains is None else int(task.source_domains.max()) + 1)
+    return (distance_loops.DOMAINS_CMD, *found[1:], *_ways(member))
+
+
+def _ways(member: Member) -> tuple[int, int, NDArray[np.float64]]:
+    """What is compared and how domains weigh, as the loops number it."""
+    from momentalign.training import domain_loops
+
+    compared = {"pooled": domain_loops.POOLED, "pairs": domain_loops.PAIRS, "barycentre": domain_loops.BARYCENTRE}
+    known = {"equal": domain_loops.EQUAL, "size": domain_loops.SIZE, "similarity": domain_loops.SIMILARITY}
+    weights = member.domain_weights
+    if isinstance(weights, str):
+        return compared[member.between], known[weights], np.zeros(0)
+    return compared[member.between], domain_loops.NUMBERS, np.array(weights, dtype=np.float64)
+
+
+def _pair_objective(member: Member) -> tuple[int, float, int, float, float] | None:
+    """Return (kind, weight, order, scale, beta) of the distance of two domains; None where it is not compiled."""
     from momentalign.training import distance_loops
 
     distance: Distance | None = member.distance if member.weight else None

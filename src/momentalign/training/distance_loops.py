@@ -24,6 +24,8 @@ __all__ = [
     "CORAL",
     "CV_CMD",
     "DANN",
+    "DOMAINS_CMD",
+    "FLOAT32_EPSILON",
     "MMD",
     "NO_DISTANCE",
     "add_adversary",
@@ -34,7 +36,7 @@ __all__ = [
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 
-NO_DISTANCE, CMD, CV_CMD, CORAL, MMD, DANN = 0, 1, 2, 3, 4, 5
+NO_DISTANCE, CMD, CV_CMD, CORAL, MMD, DANN, DOMAINS_CMD = 0, 1, 2, 3, 4, 5, 6
 
 ONE, HALF = np.float32(1.0), np.float32(0.5)
 FLOAT32_EPSILON = 2.0**-23

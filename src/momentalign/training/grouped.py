@@ -26,9 +26,10 @@ WORTH_REARRANGING = 0.6
 
 
 def are_alike(tasks: Sequence[Task], recipe: Recipe) -> bool:
-    """Whether the tasks have classes and one shape, so that their batches can be stacked."""
+    """Whether the tasks have classes, two domains and one shape, so that their batches can be stacked."""
     ordinary = len(recipe.hidden) == 1 and not recipe.balanced and recipe.loss == "cross_entropy"
-    return ordinary and len({_shape(task) for task in tasks}) == 1
+    simple = not any(task.has_several_domains for task in tasks)
+    return ordinary and simple and len({_shape(task) for task in tasks}) == 1
 
 
 def _shape(task: Task) -> tuple[object, ...]:

@@ -14,7 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from momentalign.discrepancies.fused.kernels import compiled
-from momentalign.training.distance_loops import DANN, NO_DISTANCE, ONE, add_adversary, add_distance, dot
+from momentalign.training.distance_loops import DANN, DOMAINS_CMD, NO_DISTANCE, ONE, add_adversary, add_distance, dot
+from momentalign.training.domain_loops import add_domains
 from momentalign.training.step_loops import ADAGRAD, adagrad_sparse, rates_of, step_dense, step_row, step_sparse
 
 __all__ = ["evaluate", "nonzeros", "run_epoch", "run_epochs"]
@@ -41,7 +42,8 @@ def run_epoch(
         (is_sparse, dense rows, CSR indptr, indices, values, CSC pointers per batch, CSC rows, CSC values, labels):
         the rows of all batches one after the other, source rows of a batch before its target rows.
     layout : tuple
-        (first row of each batch and the end, source rows of each batch).
+        (first row of each batch and the end, source rows of each batch, bounds of the domains within each batch,
+        number of sources).
     network : tuple
         W (inputs, padded units), b (padded units,), V transposed (classes, padded units), c (classes,), weights
         (padded units,) and bias (1,) of the domain classifier, units. The units are filled up with idle ones, whose
@@ -49,16 +51,16 @@ def run_epoch(
     state : tuple
         Two arrays per weight for the optimizer.
     objective : tuple
-        (kind of distance, weight, order, scale, beta).
+        (kind of distance, weight, order, scale, beta, which domains are compared, how they are weighted, weights).
     rule : tuple
         (optimizer, learning rate, momentum, decay).
     step : int
         Updates made so far.
     """
     sparse, dense, indptr, indices, values, pointers, column_rows, column_values, labels = data
-    starts, sources = layout
+    starts, sources, bounds, n_sources = layout
     weight, bias, top, top_bias, adversary, adversary_bias, active = network
-    kind, strength, order, scale, beta = objective
+    kind, strength, order, scale, beta, between, weighting, numbers = objective
     batches = sources.shape[0]
     longest = 0
     for b in range(batches):
@@ -81,6 +83,10 @@ def run_epoch(
         if kind == DANN and rows > source:
             distance, adversary_bias_gradient[0] = add_adversary(
                 hidden, source, rows, adversary, adversary_bias, strength, delta, adversary_gradient
+            )
+        elif kind == DOMAINS_CMD and rows > source:
+            distance = add_domains(
+                hidden, bounds[b], n_sources, between, weighting, numbers, strength, order, scale, delta
             )
         elif kind != NO_DISTANCE and rows > source:
             distance = add_distance(hidden, source, rows, active, kind, strength, order, scale, beta, delta)

@@ -6,6 +6,7 @@ Networks that use a distance of this library are computed together; any other ca
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +15,20 @@ from momentalign.discrepancies.adversarial import AdversarialLoss, stacked_adver
 from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
 from momentalign.discrepancies.correlation import CORALLoss, stacked_coral
 from momentalign.discrepancies.maximum_mean import MMDLoss, stacked_mmd
+from momentalign.discrepancies.several_domains import Between, DomainWeights, mean_of_pairs, stacked_domains
 from momentalign.errors import InvalidInputError
 from momentalign.moments.intervals import interval_length
 from momentalign.training.recipe import Distance, Member
 
 __all__ = ["StackDistance", "adversaries"]
+
+
+class _Way(NamedTuple):
+    """How some networks are computed together: the kind of distance, and what it compares where domains are several."""
+
+    kind: str
+    between: Between
+    weights: DomainWeights
 
 
 class StackDistance:
@@ -30,7 +40,7 @@ class StackDistance:
     def __init__(self, members: Sequence[Member], adversaries: Sequence[Tensor] = ()) -> None:
         self.members = list(members)
         self._adversaries = list(adversaries)
-        self._groups = _group([member.distance if member.weight else None for member in members])
+        self._groups = _group(members)
         self._kept: dict[str, Tensor] = {}
 
     @property
@@ -38,16 +48,73 @@ class StackDistance:
         """Whether any network has a distance at all."""
         return bool(self._groups)
 
-    def __call__(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return one distance per network; zero for a network without."""
+    def __call__(
+        self, source: Tensor, target: Tensor, sizes: tuple[Sequence[int], Sequence[int]] | None = None
+    ) -> Tensor:
+        """Return one distance per network; zero for a network without.
+
+        `sizes` are the numbers of rows of each source and of each target, one after the other in the batches, where
+        there are several.
+        """
         values = source.new_zeros(source.shape[0])
-        for key, indices in self._groups.items():
+        for way, indices in self._groups.items():
             if len(indices) == source.shape[0]:
-                return self._evaluate(key, indices, source, target)
-            chosen = self._constant(f"{key} members", indices, source)
-            group = self._evaluate(key, indices, source.index_select(0, chosen), target.index_select(0, chosen))
-            values = values.index_put((chosen,), group)
+                return self._compare(way, indices, source, target, sizes)
+            chosen = self._constant(f"{way} members", indices, source)
+            parts = source.index_select(0, chosen), target.index_select(0, chosen)
+            values = values.index_put((chosen,), self._compare(way, indices, *parts, sizes))
         return values
+
+    def _compare(
+        self,
+        way: _Way,
+        indices: Sequence[int],
+        source: Tensor,
+        target: Tensor,
+        sizes: tuple[Sequence[int], Sequence[int]] | None,
+    ) -> Tensor:
+        if sizes is None or way.kind == "dann":  # One domain classifier tells all sources from all targets.
+            return self._evaluate(way.kind, indices, source, target)
+        sources, targets = torch.split(source, list(sizes[0]), -2), torch.split(target, list(sizes[1]), -2)
+        if way.kind.startswith("cmd cross=1 "):
+            return self._domains_cmd(way, indices, sources, targets)
+        if way.between == "barycentre":
+            raise InvalidInputError(
+                'between="barycentre" is a mean of moments, which only discrepancy="cmd" compares, got '
+                f'{self.members[indices[0]].distance!r}; try between="pairs" or discrepancy="cmd".'
+            )
+        samples = [*sources, target] if way.between == "pooled" else [*sources, *targets]
+        return mean_of_pairs(
+            lambda left, right: torch.stack(
+                [self._evaluate(way.kind, indices, samples[d], samples[e]) for d, e in zip(left, right, strict=True)]
+            ),
+            [sample.shape[-2] for sample in samples],
+            len(sources),
+            between=way.between,
+            weights=way.weights,
+        )
+
+    def _domains_cmd(
+        self, way: _Way, indices: Sequence[int], sources: Sequence[Tensor], targets: Sequence[Tensor]
+    ) -> Tensor:
+        """The CMD of several domains: networks together where their orders are the same, else one by one."""
+        losses = [loss for loss in (self.members[index].distance for index in indices) if isinstance(loss, CMDLoss)]
+        scale = interval_length(losses[0].interval)
+        together = len({loss.n_moments for loss in losses}) == 1
+        parts = [slice(None)] if together else [slice(place, place + 1) for place in range(len(losses))]
+        return torch.cat(
+            [
+                stacked_domains(
+                    [sample[part] for sample in sources],
+                    [sample[part] for sample in targets],
+                    loss.n_moments,
+                    scale=scale,
+                    between=way.between,
+                    weights=way.weights,
+                )
+                for part, loss in zip(parts, losses, strict=False)
+            ]
+        )
 
     def _constant(self, name: str, numbers: Sequence[float], like: Tensor) -> Tensor:
         """Numbers as a tensor, put on the device once: a recorded epoch may not copy from the host."""
@@ -87,12 +154,15 @@ class StackDistance:
         return (terms * (torch.arange(max(orders), device=terms.device) < limits[:, None])).sum(-1)
 
 
-def _group(distances: Sequence[Distance | None]) -> dict[str, list[int]]:
-    """Indices of the networks that can be computed together, by a key that says how."""
-    groups: dict[str, list[int]] = {}
-    for index, distance in enumerate(distances):
-        if distance is not None:
-            groups.setdefault(_key(distance, index), []).append(index)
+def _group(members: Sequence[Member]) -> dict[_Way, list[int]]:
+    """Indices of the networks that can be computed together, by how."""
+    groups: dict[_Way, list[int]] = {}
+    for index, member in enumerate(members):
+        if member.distance is not None and member.weight:
+            weights = member.domain_weights
+            numbers = weights if isinstance(weights, str) else tuple(weights)
+            way = _Way(_key(member.distance, index), member.between, numbers)
+            groups.setdefault(way, []).append(index)
     return groups
 
 
@@ -125,7 +195,8 @@ def _call(distance: Distance | None, source: Tensor, target: Tensor) -> Tensor:
             '"dann" or AdversarialLoss without hidden layers, or train with your own loop.'
         )
     value = distance(source, target) if distance is not None else None
-    if isinstance(value, Tensor) and value.ndim == 0 and (value.requires_grad or not source.requires_grad):
+    attached = isinstance(value, Tensor) and (value.requires_grad or not source.requires_grad)
+    if isinstance(value, Tensor) and value.ndim == 0 and (attached or not torch.is_grad_enabled()):
         return value[None]
     shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
     raise InvalidInputError(

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from momentalign.data.pairing import Rows, balanced_order, batches, paired_batches
+from momentalign.data.pairing import Rows, balanced_order, domain_batches, paired_batches
+from momentalign.discrepancies.several_domains import Between, DomainWeights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.shallow import Initializer, Layer, Matrix, initial_layers
 
@@ -31,10 +32,12 @@ __all__ = [
     "Task",
     "TrainedNetwork",
     "ValidationFigures",
+    "ValueLossName",
 ]
 
 OptimizerName: TypeAlias = Literal["adagrad", "adadelta", "sgd", "adam"]
-LossName: TypeAlias = Literal["cross_entropy", "squared"]
+ValueLossName: TypeAlias = Literal["squared", "absolute", "huber"]
+LossName: TypeAlias = Literal["cross_entropy", ValueLossName]
 Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Figures: TypeAlias = NDArray[np.float64]
 
@@ -84,8 +87,11 @@ class Optimizer:
 class Task:
     """The data of one adaptation task: float32 matrices (dense or CSR) and labels.
 
-    Labels are codes 0 to n_classes - 1; for the squared loss they are float32 numbers (rows, outputs), and `n_classes`
+    Labels are codes 0 to n_classes - 1; for a loss of numbers they are float32 numbers (rows, outputs), and `n_classes`
     is the number of outputs.
+
+    `source_domains`, `target_domains` and `validation_domains` number the domain of each row, from 0 on, where there
+    are several sources or targets; None is one domain.
     """
 
     source: Matrix
@@ -94,6 +100,14 @@ class Task:
     n_classes: int
     validation: Matrix | None = None
     validation_labels: NDArray[Any] | None = None
+    source_domains: Rows | None = None
+    target_domains: Rows | None = None
+    validation_domains: Rows | None = None
+
+    @property
+    def has_several_domains(self) -> bool:
+        """Whether there are several sources or several targets."""
+        return self.source_domains is not None or self.target_domains is not None
 
 
 @dataclass(frozen=True)
@@ -108,8 +122,8 @@ class Recipe:
         Stop a network after that many epochs without a lower validation loss (training loss where nothing is held out);
         None never stops early.
     keep
-        ``"best"`` keeps the epoch with the best validation accuracy, the lower loss among equals; for the squared loss
-        that with the lowest validation loss. ``"last"`` keeps the last.
+        ``"best"`` keeps the epoch with the best validation accuracy, the lower loss among equals; for numbers that with
+        the lowest validation loss. ``"last"`` keeps the last.
     balanced
         Classes alternate in the source batches, smaller ones repeated.
     snapshot_every
@@ -117,8 +131,8 @@ class Recipe:
     compiled
         None compiles the loops where a training is long enough; True for short trainings that are done many times.
     loss
-        What is minimised on the source beside the distance: ``"cross_entropy"`` of classes, or ``"squared"``
-        differences from numbers, for which no loops are compiled.
+        What is minimised on the source beside the distance: ``"cross_entropy"`` of classes, or ``"squared"``,
+        ``"absolute"`` or ``"huber"`` differences from numbers, for which no loops are compiled.
     """
 
     hidden: tuple[int, ...] = (50,)
@@ -142,21 +156,36 @@ class Recipe:
 
     def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
         """Return the rows of each update of an epoch: pairs of source and target batches."""
-        order = balanced_order(task.labels) if self.balanced else np.arange(len(task.labels))
-        source = batches(order, self.batch_size)
+        source = domain_batches(task.source_domains, self._order(task), self.batch_size)
         if task.target is None:
             return [(rows, None) for rows in source]
-        return list(paired_batches(source, batches(np.arange(task.target.shape[0]), self.batch_size)))
+        target = domain_batches(task.target_domains, np.arange(task.target.shape[0]), self.batch_size)
+        return list(paired_batches(source, target))
+
+    def _order(self, task: Task) -> Rows:
+        """The source rows in the order they are cut into batches, classes balanced within each domain."""
+        if not self.balanced:
+            return np.arange(len(task.labels))
+        if task.source_domains is None:
+            return balanced_order(task.labels)
+        own = [np.flatnonzero(task.source_domains == domain) for domain in range(task.source_domains.max() + 1)]
+        return np.concatenate([rows[balanced_order(task.labels[rows])] for rows in own])
 
 
 @dataclass(frozen=True)
 class Member:
-    """What one network of a stack has of its own: seed, weight, distance, and weights to start from."""
+    """What one network of a stack has of its own: seed, weight, distance, and weights to start from.
+
+    `between` and `domain_weights` say what is compared where the task has several sources or targets, see
+    :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`.
+    """
 
     seed: int
     weight: float = 0.0
     distance: Distance | None = None
     initial: Sequence[Layer] | None = None
+    between: Between = "pooled"
+    domain_weights: DomainWeights = "equal"
 
     def start(self, task: Task, recipe: Recipe) -> Sequence[Layer]:
         """Return the weights training starts from."""

@@ -7,10 +7,11 @@ A network trained in a stack is the network trained alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 from joblib import Parallel, delayed
 from torch import Tensor
 
@@ -33,7 +34,7 @@ from momentalign.training.recipe import (
 __all__ = ["EpochReport", "train_stack", "train_tasks"]
 
 
-# A loss beyond this, or one that is not a number, is no loss any more.
+# A loss or a weight beyond this, or one that is not a number, is none any more.
 LARGEST_LOSS = 1e12
 # Few enough that a progress bar moves and an interrupt is heard.
 EPOCHS_AT_ONCE = 50
@@ -178,12 +179,13 @@ class _Run:
     ) -> None:
         """Take in one epoch: note the figures, keep the weights if they are the best, decide whether to stop."""
         loss, distance = float(figures.source_loss[position]), float(figures.distance[position])
-        self._refuse_divergence(epoch, loss, distance)
+        held_out = 0.0 if validation is None else float(validation.loss[position])
+        self._refuse_divergence(epoch, {"source loss": loss, "distance": distance, "validation loss": held_out})
         self.history.source_loss.append(loss)
         self.history.distance.append(distance)
         watched, score = loss + self.member.weight * distance, (0.0, float(epoch))
         if validation is not None:
-            watched, accuracy = float(validation.loss[position]), float(validation.accuracy[position])
+            watched, accuracy = held_out, float(validation.accuracy[position])
             self.history.validation_loss.append(watched)
             if math.isnan(accuracy):  # Without classes the loss alone says which epoch is the best.
                 score = (0.0, -watched)
@@ -210,18 +212,20 @@ class _Run:
         assert self.layers is not None  # noqa: S101  (finish was called)
         n_epochs = len(self.history.source_loss)
         snapshots = {epoch: _as_arrays(layers) for epoch, layers in self.snapshots.items()}
-        return TrainedNetwork(_as_arrays(self.layers), self.best_epoch, n_epochs, self.history, snapshots)
+        layers = _as_arrays(self.layers)
+        # No loss has seen the last step.
+        largest = max(float(np.abs(part).max(initial=0.0)) for layer in layers for part in layer)
+        self._refuse_divergence(self.best_epoch, {"largest weight": largest})
+        return TrainedNetwork(layers, self.best_epoch, n_epochs, self.history, snapshots)
 
-    def _refuse_divergence(self, epoch: int, loss: float, distance: float) -> None:
-        if loss < LARGEST_LOSS and distance < LARGEST_LOSS:
-            return
-        which: Literal["source loss", "distance"] = "distance" if loss < LARGEST_LOSS else "source loss"
-        raise DivergedError(
-            f"training diverged: the {which} of the network with seed {self.member.seed} and weight "
-            f"{self.member.weight:g} is {loss if which == 'source loss' else distance:g} in epoch {epoch}; "
-            f"lower learning_rate"
-            f"{'' if self.member.weight == 0 else ' or weight'}, or scale the features."
-        )
+    def _refuse_divergence(self, epoch: int, figures: Mapping[str, float]) -> None:
+        for name, value in figures.items():
+            if not value < LARGEST_LOSS:
+                raise DivergedError(
+                    f"training diverged: the {name} of the network with seed {self.member.seed} and weight "
+                    f"{self.member.weight:g} is {value:g} in epoch {epoch}; lower learning_rate"
+                    f"{'' if self.member.weight == 0 else ' or weight'}, or scale the features."
+                )
 
 
 def _as_arrays(layers: Sequence[Layer]) -> list[Layer]:

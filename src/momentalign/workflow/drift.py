@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from momentalign.workflow.domain_moments import DomainMoments
+from momentalign.moments.running import Moments
 
 __all__ = ["Drift", "FeatureDrift", "find_drift", "standardised_shift"]
 
@@ -87,7 +87,7 @@ class Drift:
         }
 
 
-def find_drift(new: DomainMoments, kept: DomainMoments, names: Sequence[str]) -> Drift:
+def find_drift(new: Moments, kept: Moments, names: Sequence[str]) -> Drift:
     """Compare the moments of new rows with those of the target a model was adapted to.
 
     Parameters
@@ -101,9 +101,9 @@ def find_drift(new: DomainMoments, kept: DomainMoments, names: Sequence[str]) ->
     --------
     >>> random = np.random.default_rng(0)
     >>> target, new = random.normal(size=(500, 2)), random.normal(size=(500, 2))
-    >>> find_drift(DomainMoments.of(new), DomainMoments.of(target), ["a", "b"]).found
+    >>> find_drift(Moments.of(new), Moments.of(target), ["a", "b"]).found
     False
-    >>> find_drift(DomainMoments.of(new + [0, 1]), DomainMoments.of(target), ["a", "b"]).features[0].name
+    >>> find_drift(Moments.of(new + [0, 1]), Moments.of(target), ["a", "b"]).features[0].name
     'b'
     """
     shift, error = standardised_shift(kept, new), _shift_error(new, kept)
@@ -118,22 +118,22 @@ def find_drift(new: DomainMoments, kept: DomainMoments, names: Sequence[str]) ->
         [FeatureDrift(str(names[place]), float(shift[place]), float(np.exp(ratio[place]))) for place in order],
         float(np.sqrt(np.mean(shift**2))),
         float(np.sqrt(np.mean(error**2))),
-        new.count,
+        int(new.count),
     )
 
 
-def standardised_shift(source: DomainMoments, target: DomainMoments) -> Floats:
+def standardised_shift(source: Moments, target: Moments) -> Floats:
     """Return the difference of the means, target minus source, in deviations, at most 1,000 either way."""
     step = target.mean - source.mean
     step = np.where(np.abs(step) <= _ROUNDING * np.abs(target.mean), 0.0, step)
     return _over(step, _scale(source, target))
 
 
-def _scale(one: DomainMoments, other: DomainMoments) -> Floats:
+def _scale(one: Moments, other: Moments) -> Floats:
     return np.asarray(np.sqrt((_variance(one) + _variance(other)) / 2))
 
 
-def _variance(moments: DomainMoments) -> Floats:
+def _variance(moments: Moments) -> Floats:
     """The variance of each feature, 0 where it is the rounding of a constant's mean."""
     variance = moments.central[0]
     return np.where(variance <= (_ROUNDING * moments.mean) ** 2, 0.0, variance)
@@ -144,12 +144,12 @@ def _over(part: Floats, scale: Floats) -> Floats:
         return np.clip(np.where(part == 0.0, 0.0, part / scale), -_LARGEST, _LARGEST)
 
 
-def _shift_error(new: DomainMoments, kept: DomainMoments) -> Floats:
+def _shift_error(new: Moments, kept: Moments) -> Floats:
     ours, theirs = _variance(kept), _variance(new)
     return _over(np.sqrt(ours / kept.count + np.maximum(ours, theirs) / new.count), _scale(kept, new))
 
 
-def _ratio(new: DomainMoments, kept: DomainMoments) -> tuple[Floats, Floats]:
+def _ratio(new: Moments, kept: Moments) -> tuple[Floats, Floats]:
     """Return the logarithm of the ratio of deviations and its standard error; 0 where one of them is constant."""
     varies = (_variance(kept) > 0.0) & (_variance(new) > 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -21,10 +21,10 @@ from momentalign.data.tables.reading import read_table
 from momentalign.data.tables.table import Table, quoted
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.inputs import as_float32, joined_task, read_device
+from momentalign.moments.running import Moments
 from momentalign.moments.sample import read_order
 from momentalign.training.recipe import LossName, Optimizer, Recipe, Task
 from momentalign.workflow.classification import Classes
-from momentalign.workflow.domain_moments import DomainMoments
 from momentalign.workflow.grid import Progress, grid_points, train_again, train_points
 from momentalign.workflow.model_folder import TableModel, check_folder, save_model
 from momentalign.workflow.regression import Values
@@ -201,7 +201,7 @@ def fit_tables(
     else:
         again = networks
     estimator = learned.estimator(again, coefficients, recipe, method, features=rows.shape[1])
-    model = TableModel(estimator, preprocessor, DomainMoments.of(others), label, id_column)
+    model = TableModel(estimator, preprocessor, Moments.of(others), label, id_column)
     fit = Fit(model, task, networks, coefficients, rows, others, interrupted)
     settings = _settings(method, seeds, recipe, place, trained_again=again is not networks)
     seconds = time.perf_counter() - started

@@ -16,15 +16,15 @@ from typing import Any
 from momentalign.data.tables.preprocessing import Preprocessor
 from momentalign.errors import DamagedFileError, InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.persistence import load
+from momentalign.estimators.persistence import describe, load
 from momentalign.estimators.regressor import MANNRegressor
+from momentalign.moments.running import Moments
 from momentalign.training.checkpoints import read_folder, write_folder
-from momentalign.workflow.domain_moments import DomainMoments
 
 __all__ = ["TableModel", "check_folder", "load_model", "save_model"]
 
 # Grows when a folder means something that an older version would misread.
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TableModel:
 
     estimator: MANNClassifier | MANNRegressor
     preprocessor: Preprocessor
-    moments: DomainMoments
+    moments: Moments
     label: str
     id_column: str | None = None
 
@@ -70,23 +70,15 @@ def check_folder(path: str | Path) -> None:
 
 def save_model(model: TableModel, path: str | Path) -> None:
     """Write a model to a folder, replacing an earlier one in one step; a failed write leaves the folder as it was."""
-    folder = Path(path)
-    with tempfile.TemporaryDirectory() as scratch:
-        model.estimator.save(scratch)
-        arrays, description = read_folder(scratch)
+    arrays, description = describe(model.estimator)
     table = {
         "version": VERSION,
         "preprocessor": model.preprocessor.to_description(),
-        "target_moments": model.moments.to_description(),
+        "target_moments": model.moments.to_dict(),
         "label": model.label,
         "id_column": model.id_column,
     }
-    before = set(folder.iterdir()) if folder.is_dir() else None
-    try:
-        write_folder(folder, arrays, {**description, "table": table})
-    except BaseException:
-        _undo(folder, before)
-        raise
+    write_folder(path, arrays, {**description, "table": table})
 
 
 def load_model(path: str | Path) -> TableModel:
@@ -113,15 +105,7 @@ def _build(estimator: MANNClassifier | MANNRegressor, table: Mapping[str, Any]) 
     features = len(preprocessor.get_feature_names_out())
     if features != estimator.n_features_in_:
         raise ValueError(f"{features} features for networks of {estimator.n_features_in_}")
-    moments = DomainMoments.from_description(table["target_moments"], features=features)
+    moments = Moments.from_dict(table["target_moments"])
+    if moments.order != 5 or moments.count < 1 or len(moments.mean) != features:
+        raise ValueError(f"{moments}, where {features} features are expected")
     return TableModel(estimator, preprocessor, moments, label, id_column)
-
-
-def _undo(folder: Path, before: set[Path] | None) -> None:
-    """Remove what a failed write left behind."""
-    if not folder.is_dir():
-        return
-    for path in set(folder.iterdir()) - (before or set()):
-        path.unlink()
-    if before is None:
-        folder.rmdir()

@@ -18,7 +18,7 @@ from momentalign.data.tables.reading import read_chunks
 from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.estimators.regressor import MANNRegressor
-from momentalign.workflow.domain_moments import DomainMoments
+from momentalign.moments.running import Moments
 from momentalign.workflow.drift import Drift, find_drift
 from momentalign.workflow.model_folder import TableModel, load_model
 from momentalign.workflow.outputs import open_output
@@ -92,12 +92,12 @@ def predict_file(
     if place is not None and place.exists() and place.samefile(find_path(data)):
         raise InvalidInputError(f"out={str(place)!r} is the file that is read; give another name.")
     kept = id_column or fitted.id_column
-    moments: DomainMoments | None = None
+    moments: Moments | None = None
 
-    def work(table: Table) -> tuple[DomainMoments, NDArray[Any], Any]:
+    def work(table: Table) -> tuple[Moments, NDArray[Any], Any]:
         rows = fitted.preprocessor.transform(table)
         predictions = tally.predict(rows)
-        return DomainMoments.of(rows), predictions, _columns(table, kept, tally.columns(predictions))
+        return Moments.of(rows), predictions, _columns(table, kept, tally.columns(predictions))
 
     finished = in_order(work, _chunks(fitted, data, kept, chunk_rows), threads=cores())
     # Threads of a product would only wait for those of another chunk.
@@ -107,12 +107,12 @@ def predict_file(
             tally.add(predictions)
             write(columns)
             if progress is not None:
-                progress(moments.count)
+                progress(int(moments.count))
     assert moments is not None  # noqa: S101  (a file without rows is refused by its reader)
     drift = find_drift(moments, fitted.moments, fitted.feature_names)
     if drift.found:
         warnings.warn(drift.words, MomentAlignWarning, stacklevel=2)
-    return PredictSummary(moments.count, tally.classes, drift, tally.values)
+    return PredictSummary(int(moments.count), tally.classes, drift, tally.values)
 
 
 def _tally(model: TableModel, *, proba: bool) -> ClassTally | ValueTally:

@@ -151,6 +151,7 @@ class Values:
             "shares": [],
             "values": {"source": _spread(self.values), "target": _spread(final), "plain": self._without(fit)},
             "evaluation": None if self.truth is None else self.truth.evaluation(final),
+            "bounds": None,
         }
         return {**summary, "verdict": verdict_of_values(summary, weight=fit.largest.weight)}
 

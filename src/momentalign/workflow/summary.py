@@ -5,6 +5,7 @@ Target labels are compared with predictions here and nowhere else, after the mod
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,12 +15,14 @@ import scipy
 from numpy.typing import NDArray
 
 from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.estimators.bounds import error_bound
+from momentalign.estimators.inputs import split_layers
+from momentalign.moments.running import Moments
 from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
 from momentalign.scores.aggregation import aggregated_probabilities
 from momentalign.scores.nuclear_norm import nuclear_norm
 from momentalign.training.recipe import Task, TrainedNetwork
 from momentalign.version import __version__
-from momentalign.workflow.domain_moments import DomainMoments
 from momentalign.workflow.drift import standardised_shift
 from momentalign.workflow.grid import Point
 from momentalign.workflow.model_folder import TableModel
@@ -90,6 +93,7 @@ def summarise(fit: ClassFit) -> dict[str, Any]:
         "shares": _shares(fit, final),
         "values": None,
         "evaluation": None if fit.truth is None else fit.truth.evaluation(final),
+        "bounds": _bounds(fit, theirs),
     }
     return {**summary, "verdict": verdict(summary)}
 
@@ -212,7 +216,7 @@ def _by_chance(source: NDArray[Any], target: NDArray[Any]) -> float:
 
 def _shifted(fit: Fit) -> list[dict[str, Any]]:
     """The features whose means shifted most between the domains."""
-    source, target = DomainMoments.of(fit.rows), fit.model.moments
+    source, target = Moments.of(fit.rows), fit.model.moments
     shift, names = standardised_shift(source, target), fit.model.feature_names
     order = np.argsort(-np.abs(shift), kind="stable")[:SHIFTED]
     return [
@@ -234,6 +238,15 @@ def _shares(fit: ClassFit, final: NDArray[np.intp]) -> list[dict[str, Any]]:
         {"class": str(name), "source": float(ours), "target": float(theirs)}
         for name, ours, theirs in zip(classes, source, target, strict=True)
     ]
+
+
+def _bounds(fit: ClassFit, theirs: Matrix) -> dict[str, Any]:
+    """What can be said about the target error of the networks as they were before they saw the held-out rows."""
+    model = copy.copy(fit.model.estimator)
+    model.networks_ = [split_layers(fit.networks[point].layers) for point in fit.coefficients]
+    model.coefs_, model.intercepts_ = split_layers(fit.networks[fit.largest].layers)
+    labels = model.classes_[fit.task.validation_labels]
+    return error_bound(model, fit.task.validation, labels, theirs, rows="seen").to_dict()
 
 
 def _units(fit: Fit, ours: Matrix, theirs: Matrix) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ Arrays of Python objects are pickles and are never read.
 from __future__ import annotations
 
 import math
+import tokenize
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,13 +21,18 @@ from scipy import sparse
 
 from momentalign.data.tables.opening import reading, said
 from momentalign.data.tables.table import Request, Table, quoted, split_frame
-from momentalign.errors import DamagedFileError, InvalidInputError
+from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignError
 
 __all__ = ["read_archive"]
 
 _SPARSE = {"format", "shape", "data"}
 # Arrays of an archive that may hold the names of the columns.
 _NAMES = ("columns", "feature_names")
+# What libraries raise on damaged archives and heads; a head can also ask for more memory than there is.
+_DAMAGES = (
+    zipfile.BadZipFile, tokenize.TokenError, NotImplementedError, SyntaxError, ValueError, TypeError, LookupError,
+    OverflowError, MemoryError, RecursionError, RuntimeError,
+)  # fmt: skip
 
 
 @dataclass
@@ -61,8 +67,8 @@ def read_archive(path: Path, request: Request) -> Iterator[Table]:
     try:
         with reading(path), ExitStack() as stack:
             yield from _read_arrays(path, request, stack)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError) as error:
-        if isinstance(error, (InvalidInputError, DamagedFileError)):
+    except _DAMAGES as error:
+        if isinstance(error, MomentAlignError):
             raise
         raise DamagedFileError(f"{path} is not a whole file of numpy arrays ({said(error)}); save it again.") from error
 
@@ -70,19 +76,22 @@ def read_archive(path: Path, request: Request) -> Iterator[Table]:
 def _read_arrays(path: Path, request: Request, stack: ExitStack) -> Iterator[Table]:
     file = stack.enter_context(path.open("rb"))
     if not file.peek(2).startswith(b"PK"):
-        yield from _read_columns(path, [_open_array(path, "rows", file)], request)
+        yield from _read_columns(path, [_open_array(path, "rows", file, path.stat().st_size)], request)
         return
     archive = stack.enter_context(zipfile.ZipFile(path))
     members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
     if set(members) >= _SPARSE:
         yield from _read_sparse(path, request)
         return
-    arrays = [_open_array(path, name, stack.enter_context(archive.open(member))) for name, member in members.items()]
+    arrays = [
+        _open_array(path, name, stack.enter_context(archive.open(member)), archive.getinfo(member).file_size)
+        for name, member in members.items()
+    ]
     yield from _read_columns(path, arrays, request)
 
 
-def _open_array(path: Path, name: str, content: IO[bytes]) -> _Array:
-    """Read the head of an array; what follows is left for later."""
+def _open_array(path: Path, name: str, content: IO[bytes], size: int) -> _Array:
+    """Read the head of an array in a file of some size; what follows is left for later."""
     version = numpy_format.read_magic(content)
     header = numpy_format.read_array_header_1_0 if version == (1, 0) else numpy_format.read_array_header_2_0
     shape, fortran, dtype = header(content)
@@ -95,6 +104,12 @@ def _open_array(path: Path, name: str, content: IO[bytes]) -> _Array:
         raise InvalidInputError(
             f"{path}: array {name!r} is of type {dtype}, which is no number, date or text; convert it."
         )
+    if 0 in shape:
+        raise InvalidInputError(
+            f"{path}: array {name!r} of shape {shape} has no rows or no columns; save one that has both."
+        )
+    if min(shape, default=1) < 0 or math.prod(shape) * dtype.itemsize > size:
+        raise EOFError(f"array {name!r} ends early, its shape should be {shape}")
     array = _Array(name, shape, dtype, content, None)
     if fortran and len(shape) > 1:
         array.whole = _Array(name, shape[::-1], dtype, content, None).read(shape[-1]).T
@@ -151,7 +166,10 @@ def _read_sparse(path: Path, request: Request) -> Iterator[Table]:
             f"{path} is a sparse matrix and has no column {request.label or request.id_column!r}; save it with its "
             "labels by sklearn.datasets.dump_svmlight_file."
         )
-    rows = sparse.csr_matrix(sparse.load_npz(path)).astype(np.float32)
+    found = sparse.load_npz(path)
+    if hasattr(found, "check_format"):
+        found.check_format(full_check=True)  # Indices beyond the matrix would be followed.
+    rows = sparse.csr_matrix(found).astype(np.float32)
     step = request.rows or max(rows.shape[0], 1)
     for start in range(0, rows.shape[0], step):
         yield Table(rows[start : start + step], start=start)

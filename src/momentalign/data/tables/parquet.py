@@ -26,7 +26,8 @@ def read_parquet(path: Path, request: Request) -> Iterator[Table]:
     pyarrow = need("pyarrow")
     start = 0
     try:
-        with reading(path), need("pyarrow.parquet").ParquetFile(path) as file:
+        # Reading ahead would hold memory in proportion to the file.
+        with reading(path), need("pyarrow.parquet").ParquetFile(path, pre_buffer=False) as file:
             schema = file.schema_arrow
             names = request.choose([name for name in schema.names if not _INDEX.fullmatch(name)], path)
             for name in names:

@@ -18,6 +18,7 @@ from momentalign.training.deep.batches import labelled
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.random_state import kept_random_state, seed_everything
 from momentalign.training.deep.schedules import Schedule
+from momentalign.training.deep.shortage import speaking_of_batches
 
 if TYPE_CHECKING:
     from momentalign.training.deep.alignment import Discrepancy
@@ -153,7 +154,9 @@ def adapt(
             **settings,
             **_read_device(device, devices),
         )
-        _fit(trainer, module, pairs, {"source": source_validation, "target": target_validation}, last)
+        found = None if last is None else last.path
+        with speaking_of_batches(source_loader, target_loader, checkpoint=found):
+            _fit(trainer, module, pairs, {"source": source_validation, "target": target_validation}, last)
         return module.model.cpu()
 
     with kept_random_state(), quiet():

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
 from momentalign.files import replace_file
+from momentalign.training.tensors import LENGTH, read_header
 
 __all__ = ["export_onnx", "load_weights", "save_weights"]
 
@@ -141,6 +142,10 @@ def _read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise DataNotFoundError(f"there is no file {path}; give the path that save_weights() was given.")
     try:
+        # The library takes the last of two tensors with one name; other readers may take the first.
+        with path.open("rb") as content:
+            head = content.read(LENGTH)
+            read_header(head + content.read(min(int.from_bytes(head, "little"), path.stat().st_size)))
         with safe_open(path, framework="pt") as file:
             digest = (file.metadata() or {}).get(DIGEST)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -27,6 +27,7 @@ from momentalign.training.deep.random_state import RandomState
 from momentalign.training.deep.ranks import gathered, of_this_rank
 from momentalign.training.deep.schedules import Schedule, read_schedule
 from momentalign.training.recipe import Optimizer
+from momentalign.training.stack import LARGEST_LOSS
 
 __all__ = ["DeepAdaptation", "Loss", "OptimizerChoice", "Pass", "layer_widths"]
 
@@ -290,9 +291,18 @@ class DeepAdaptation(pl.LightningModule):
 
     def _refuse_divergence(self, source_loss: float, distance: float) -> None:
         for name, value in (("source loss", source_loss), ("distance", distance)):
-            if not math.isfinite(value):
+            if not abs(value) < LARGEST_LOSS:
                 raise DivergedError(
                     f"training diverged: the {name} is {value:g} in epoch {len(self.history) + 1}; lower learning_rate "
+                    "or weight, clip the gradients, or scale the inputs."
+                )
+
+    def on_train_end(self) -> None:
+        """Refuse weights that no loss has seen since the last step."""
+        for name, value in self.model.state_dict().items():
+            if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+                raise DivergedError(
+                    f"training diverged: {name!r} is not finite after epoch {len(self.history)}; lower learning_rate "
                     "or weight, clip the gradients, or scale the inputs."
                 )
 

@@ -73,5 +73,7 @@ class LastCheckpoint(pl.callbacks.Checkpoint):
             self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
+        if not all(bool(parameter.isfinite().all()) for parameter in trainer.lightning_module.parameters()):
+            return  # From here nothing could go on; the epoch's end says what happened.
         trainer.save_checkpoint(self.path, weights_only=False)
         self._saved_step = trainer.global_step

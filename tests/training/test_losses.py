@@ -1,4 +1,4 @@
-"""Networks that learn numbers: the squared loss, on the engine that knows it."""
+"""Networks that learn numbers: the losses of differences, on the engine that knows them."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ import momentalign as ma
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import outputs
 from momentalign.training import compiled, stack
-from momentalign.training.batched import BatchedEngine, squared_error
+from momentalign.training.batched import HUBER_DELTA, LOSSES, BatchedEngine, absolute_error, huber_error, squared_error
 from momentalign.training.grouped import are_alike
 from momentalign.training.recipe import Member, Optimizer, Recipe
 from momentalign.training.stack import train_stack, train_tasks
@@ -34,11 +34,39 @@ def make_valued(make_task):
     return make
 
 
-def test_it_is_the_mean_over_rows_and_outputs_of_each_network():
+def huber(r):
+    return np.where(np.abs(r) <= HUBER_DELTA, r**2, HUBER_DELTA * (2 * np.abs(r) - HUBER_DELTA))
+
+
+# The function of each difference, and its slope.
+PLAIN = {
+    "squared": (squared_error, np.square, lambda r: 2 * r),
+    "absolute": (absolute_error, np.abs, np.sign),
+    "huber": (huber_error, huber, lambda r: 2 * np.clip(r, -HUBER_DELTA, HUBER_DELTA)),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_loss_is_the_mean_over_rows_and_outputs_of_each_network(name):
+    error, function, slope = PLAIN[name]
+    assert LOSSES[name][0] is error
     rng = np.random.default_rng(0)
-    found, values = torch.tensor(rng.normal(size=(3, 7, 2))), torch.tensor(rng.normal(size=(7, 2)))
-    expected = [functional.mse_loss(one, values).item() for one in found]
-    np.testing.assert_allclose(squared_error(found, values).numpy(), expected, rtol=1e-12)
+    found, values = torch.tensor(rng.normal(size=(3, 7, 2)), requires_grad=True), torch.tensor(rng.normal(size=(7, 2)))
+    losses = error(found, values)
+    losses.sum().backward()
+    differences = (found - values).detach().numpy()
+    assert 0 < np.count_nonzero(np.abs(differences) > HUBER_DELTA) < differences.size
+    np.testing.assert_allclose(losses.detach().numpy(), function(differences).mean(axis=(1, 2)), rtol=1e-12)
+    np.testing.assert_allclose(found.grad.numpy(), slope(differences) / 14, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_no_difference_costs_nothing_and_pulls_nowhere(name):
+    found = torch.ones(1, 3, 1, requires_grad=True)
+    loss = PLAIN[name][0](found, torch.ones(3, 1))
+    loss.sum().backward()
+    assert loss.item() == 0.0
+    assert (found.grad == 0.0).all()
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
@@ -63,18 +91,20 @@ def test_it_is_the_textbook_training(make_valued, kind):
         np.testing.assert_allclose(layer.weight, weight.detach().numpy(), atol=1e-9)
 
 
-def test_validation_is_the_loss_of_the_held_out_rows_and_no_accuracy(make_valued):
+@pytest.mark.parametrize("name", PLAIN)
+def test_validation_is_the_loss_of_the_held_out_rows_and_no_accuracy(make_valued, name):
     task = make_valued()
-    engine = BatchedEngine(task, RECIPE, [Member(1), Member(2)])
+    engine = BatchedEngine(task, replace(RECIPE, loss=name), [Member(1), Member(2)])
     figures = engine.validate()
     for index in range(2):
         errors = outputs(engine.layers(index), task.validation.astype(np.float64)) - task.validation_labels
-        assert figures.loss[index] == pytest.approx(np.square(errors).mean(), rel=1e-9)
+        assert figures.loss[index] == pytest.approx(PLAIN[name][1](errors).mean(), rel=1e-9)
     assert np.isnan(figures.accuracy).all()
 
 
-def test_the_epoch_with_the_lowest_validation_loss_is_kept(make_valued):
-    recipe = replace(RECIPE, optimizer=Optimizer("adam", 0.5), max_epochs=60, patience=5)
+@pytest.mark.parametrize("name", PLAIN)
+def test_the_epoch_with_the_lowest_validation_loss_is_kept(make_valued, name):
+    recipe = replace(RECIPE, optimizer=Optimizer("adam", 0.5), max_epochs=60, patience=5, loss=name)
     reports = []
     (network,) = train_stack(make_valued(), recipe, [Member(0)], progress=reports.append)
     losses = network.history.validation_loss
@@ -93,10 +123,11 @@ def test_numbers_of_single_precision_are_the_same_to_its_digits(make_valued):
     assert figures.source_loss[0] == pytest.approx(expected.source_loss[0], rel=1e-4)
 
 
-def test_no_loops_are_compiled_for_it(make_valued, monkeypatch):
+@pytest.mark.parametrize("name", PLAIN)
+def test_no_loops_are_compiled_for_it(make_valued, monkeypatch, name):
     monkeypatch.setattr(compiled, "WORTH_COMPILING", 0.0)
     monkeypatch.setattr(stack, "CompiledTask", None)
-    (network,) = train_stack(make_valued(), replace(RECIPE, compiled=True), [Member(0)])
+    (network,) = train_stack(make_valued(), replace(RECIPE, compiled=True, loss=name), [Member(0)])
     assert network.layers[-1].weight.shape == (6, 2)
 
 
@@ -111,8 +142,8 @@ def test_tasks_train_one_after_the_other_on_any_device(make_valued):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"loss": "hinge"}, r"loss must be one of cross_entropy, squared, got 'hinge'"),
-        ({"loss": "squared", "balanced": True}, r"balanced batches need classes, which loss='squared' has not"),
+        ({"loss": "hinge"}, r"loss must be one of cross_entropy, squared, absolute, huber, got 'hinge'"),
+        ({"loss": "huber", "balanced": True}, r"balanced batches need classes, which loss='huber' has not"),
     ],
 )
 def test_recipes_that_cannot_work_are_refused(settings, message):

@@ -1,0 +1,418 @@
+r"""The CMD of several source and several target domains: moments of each once, differences between them.
+
+Two domains are compared as in Eq. (23) of Zellinger et al. (2019). That the distance to a mixture of sources can be
+controlled source by source is the starting point of
+
+    S. Ben-David, J. Blitzer, K. Crammer, A. Kulesza, F. Pereira, J. W. Vaughan: A theory of learning from different
+    domains. Machine Learning 79, 2010;
+
+moments of all pairs of domains are matched in
+
+    X. Peng, Q. Bai, X. Xia, Z. Huang, K. Saenko, B. Wang: Moment matching for multi-source domain adaptation.
+    ICCV 2019.
+
+Here these are central moments, and the sum of their norms.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args, overload
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.moments.intervals import interval_length
+from momentalign.moments.sample import full_precision, read_order, read_sample, refuse_non_finite, sample_moments
+
+__all__ = [
+    "TEMPERATURE",
+    "Between",
+    "DomainWeights",
+    "MultiDomainCMDLoss",
+    "mean_of_pairs",
+    "multi_domain_cmd",
+    "read_between",
+    "read_domain_weights",
+    "refuse_other_count",
+    "stacked_domains",
+]
+
+Between: TypeAlias = Literal["pooled", "pairs", "barycentre"]
+DomainWeights: TypeAlias = Literal["equal", "size", "similarity"] | Sequence[float]
+Compare: TypeAlias = Callable[[Sequence[int], Sequence[int]], Tensor]
+
+# A source this part of the mean distance farther away weighs 1/e as much.
+TEMPERATURE = 0.2
+REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower n_moments"
+
+
+@overload
+def multi_domain_cmd(
+    sources: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    *,
+    n_moments: int = ...,
+    interval: tuple[float, float] = ...,
+    between: Between = ...,
+    domain_weights: DomainWeights = ...,
+) -> Tensor: ...
+@overload
+def multi_domain_cmd(
+    sources: Sequence[ArrayLike],
+    targets: Sequence[ArrayLike],
+    *,
+    n_moments: int = ...,
+    interval: tuple[float, float] = ...,
+    between: Between = ...,
+    domain_weights: DomainWeights = ...,
+) -> float: ...
+def multi_domain_cmd(
+    sources: Sequence[Any],
+    targets: Sequence[Any],
+    *,
+    n_moments: int = 5,
+    interval: tuple[float, float] = (0.0, 1.0),
+    between: Between = "pooled",
+    domain_weights: DomainWeights = "equal",
+) -> Tensor | float:
+    r"""Central Moment Discrepancy of several source and several target samples.
+
+    The moments of each domain are computed once; between domains only differences of moments are taken, so that the
+    cost grows with the number of rows, not with the number of pairs of domains. With one source and one target each of
+    the three is :func:`~momentalign.discrepancies.central_moment.cmd`.
+
+    With weights :math:`u_d \ge 0` of the domains and :math:`\bar u_d = u_d / \sum_e u_e`:
+
+    ``"pooled"``: each of the p sources to all target rows taken as one sample T,
+
+    .. math:: \sum_{s \le p} \frac{u_s}{\sum_{r \le p} u_r} \, \mathrm{cmd}_k(S_s, T).
+
+    ``"pairs"``: the mean over all pairs of domains, sources among themselves and targets among themselves included,
+
+    .. math:: \sum_{d < e} u_d u_e \, \mathrm{cmd}_k(d, e) \Big/ \sum_{d < e} u_d u_e.
+
+    ``"barycentre"``: every domain to the barycentre of moments :math:`\bar c_j = \sum_d \bar u_d\, c_j(d)`; never more
+    than ``"pairs"``, by the triangle inequality,
+
+    .. math:: \frac{1}{1 - \sum_d \bar u_d^2} \sum_d \bar u_d
+              \sum_{j=1}^k \frac{1}{|b-a|^j} \lVert c_j(d) - \bar c_j \rVert_2.
+
+    Parameters
+    ----------
+    sources, targets
+        Lists of samples (rows, width), of any numbers of rows and of one width. Torch tensors give a differentiable
+        scalar, arrays a float.
+    n_moments, interval
+        As in :func:`~momentalign.discrepancies.central_moment.cmd`; ``interval="data"`` is not known here.
+    between
+        Which domains are compared, as above.
+    domain_weights
+        ``"equal"``: all weigh 1. ``"size"``: as many as they have rows. ``"similarity"``: sources near to the target
+        weigh more, :math:`u_s = p \operatorname{softmax}_s(-\delta_s / (0.2\,\bar\delta))` with :math:`\delta_s` the
+        mean CMD of source s to the targets (to T for ``"pooled"``) and :math:`\bar\delta` the mean of these; targets
+        weigh 1, and no gradient flows through the weights. A sequence: one number per source, of which only the ratios
+        count; targets weigh as much as the mean source.
+
+    Examples
+    --------
+    >>> import momentalign as ma
+    >>> near, far, target = [[0.0], [1.0]], [[0.0], [0.0]], [[0.5], [0.5]]
+    >>> ma.multi_domain_cmd([near, far], [target], n_moments=2)
+    0.375
+    >>> ma.multi_domain_cmd([near, far], [target], n_moments=2, domain_weights=[3.0, 1.0])
+    0.3125
+    """
+    settings = _Settings(n_moments, interval, between, domain_weights)
+    given = _read_lists(sources, targets)
+    differentiable = isinstance(sources[0], Tensor)
+    with full_precision(given[0][0].device):
+        value = settings.compute(*given)
+    _refuse_non_finite(value, *given)
+    return value if differentiable else float(value)
+
+
+class MultiDomainCMDLoss(nn.Module):
+    """:func:`multi_domain_cmd` as a loss: ``loss = MultiDomainCMDLoss(); loss(sources, targets)`` of lists of batches.
+
+    Parameters
+    ----------
+    n_moments, interval, between, domain_weights
+        As in :func:`multi_domain_cmd`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> loss = MultiDomainCMDLoss(n_moments=3, between="pairs")
+    >>> loss([torch.zeros(4, 2), torch.zeros(3, 2)], [torch.ones(4, 2)])
+    tensor(0.9428)
+    """
+
+    def __init__(
+        self,
+        n_moments: int = 5,
+        interval: tuple[float, float] = (0.0, 1.0),
+        between: Between = "pooled",
+        domain_weights: DomainWeights = "equal",
+    ) -> None:
+        super().__init__()
+        _Settings(n_moments, interval, between, domain_weights)
+        self.n_moments = n_moments
+        self.interval = interval
+        self.between: Between = between
+        self.domain_weights: DomainWeights = domain_weights
+
+    def forward(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+        """Return the distance of lists of batches of activations, shapes (rows, width)."""
+        return multi_domain_cmd(
+            sources,
+            targets,
+            n_moments=self.n_moments,
+            interval=self.interval,
+            between=self.between,
+            domain_weights=self.domain_weights,
+        )
+
+    def extra_repr(self) -> str:
+        """Return the settings as torch prints them."""
+        return (
+            f"n_moments={self.n_moments}, interval={self.interval}, between={self.between!r}, "
+            f"domain_weights={self.domain_weights!r}"
+        )
+
+
+class _Settings:
+    """The arguments of a distance, read and checked."""
+
+    def __init__(self, n_moments: object, interval: object, between: object, domain_weights: object) -> None:
+        self.n_moments = read_order(n_moments, "n_moments")
+        if isinstance(interval, str):
+            raise InvalidInputError(
+                f"interval must be a pair (a, b) where domains are several, got {interval!r}; try interval=(0.0, 1.0)."
+            )
+        self.scale = interval_length(interval)
+        self.between = read_between(between)
+        self.weights = read_domain_weights(domain_weights)
+
+    def compute(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+        return stacked_domains(
+            sources, targets, self.n_moments, scale=self.scale, between=self.between, weights=self.weights
+        )
+
+
+def read_between(value: object) -> Between:
+    """Return which domains are compared, or say what can be meant."""
+    for known in get_args(Between):
+        if isinstance(value, str) and value == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInputError(f'between must be "pooled", "pairs" or "barycentre", got {value!r}.')
+
+
+def read_domain_weights(value: object) -> Literal["equal", "size", "similarity"] | tuple[float, ...]:
+    """Return the weights of the domains as a name or as numbers, or say what is wrong with them."""
+    for known in ("equal", "size", "similarity"):
+        if isinstance(value, str) and value == known:
+            return known
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise InvalidInputError(
+            f'domain_weights must be "equal", "size", "similarity" or one number per source, got {value!r}.'
+        )
+    weights = tuple(value)
+    if not all(isinstance(weight, numbers.Real) and not isinstance(weight, bool) for weight in weights):
+        raise InvalidTypeError(f"domain_weights must hold numbers, got {value!r}; try [1.0, 2.0] for two sources.")
+    found = tuple(float(weight) for weight in weights)
+    if not all(math.isfinite(weight) and weight >= 0.0 for weight in found) or sum(found) <= 0.0:
+        raise InvalidInputError(
+            f"domain_weights must be finite, none negative and one positive at least, got {value!r}."
+        )
+    return found
+
+
+def stacked_domains(
+    sources: Sequence[Tensor],
+    targets: Sequence[Tensor],
+    n_moments: int,
+    *,
+    scale: float = 1.0,
+    between: Between = "pooled",
+    weights: DomainWeights = "equal",
+) -> Tensor:
+    """Return the distances (...) of stacked samples (..., rows, width); arguments are taken as checked."""
+    if between == "pooled":
+        targets = [torch.cat(list(targets), -2)]
+    samples = [*sources, *targets]
+    domains = _Moments.of(samples, n_moments, scale)
+    sizes = [sample.shape[-2] for sample in samples]
+
+    def compare(left: Sequence[int], right: Sequence[int]) -> Tensor:
+        return _distances(domains.take(left), domains.take(right), scale)
+
+    if between != "barycentre":
+        return mean_of_pairs(compare, sizes, len(sources), between=between, weights=weights)
+    shares = _weights(compare, sizes, len(sources), weights)
+    shares = shares / shares.sum(0)
+    distances = _distances(domains, domains.mean(shares, scale), scale)
+    return (_along(shares, distances) * distances).sum(0) / (1.0 - shares.square().sum(0)).to(distances)
+
+
+def mean_of_pairs(
+    compare: Compare, sizes: Sequence[int], n_sources: int, *, between: Between, weights: DomainWeights
+) -> Tensor:
+    """Return the weighted mean of the distances of pairs of domains, whatever the distance.
+
+    ``compare(left, right)`` gives the distances (pairs, ...) of domains by their numbers, sources first; `sizes` are
+    their numbers of rows. For ``"pooled"`` there is one target.
+
+    Examples
+    --------
+    >>> places = torch.tensor([0.0, 1.0, 3.0])
+    >>> def compare(left, right):
+    ...     return (places[list(left)] - places[list(right)]).abs()
+    >>> [mean_of_pairs(compare, [9, 9, 9], 2, between=way, weights="equal").item() for way in ("pooled", "pairs")]
+    [2.5, 2.0]
+    """
+    own = _weights(compare, sizes, n_sources, weights)
+    if between == "pooled":
+        pairs = [(source, n_sources) for source in range(n_sources)]
+        factors = own[:n_sources]
+    else:
+        pairs = list(combinations(range(len(sizes)), 2))
+        factors = torch.stack([own[left] * own[right] for left, right in pairs])
+    left, right = zip(*pairs, strict=True)
+    distances = compare(left, right)
+    return (_along(factors, distances) * distances).sum(0) / factors.sum(0).to(distances)
+
+
+def _weights(compare: Compare, sizes: Sequence[int], n_sources: int, weights: DomainWeights) -> Tensor:
+    """The weights u of all domains, sources first: (domains,), or (domains, ...) where they depend on the samples."""
+    n_targets = len(sizes) - n_sources
+    if weights == "similarity":
+        return _nearness(compare, n_sources, n_targets)
+    if weights == "equal":
+        return torch.ones(len(sizes), dtype=torch.float64)
+    if weights == "size":
+        return torch.tensor(sizes, dtype=torch.float64)
+    refuse_other_count(weights, n_sources)
+    mean = math.fsum(weights) / n_sources
+    return torch.tensor([*(weight / mean for weight in weights), *[1.0] * n_targets], dtype=torch.float64)
+
+
+def refuse_other_count(weights: DomainWeights, n_sources: int) -> None:
+    """Raise where weights are numbers, but not one per source."""
+    if not isinstance(weights, str) and len(weights) != n_sources:
+        raise InvalidInputError(
+            f"domain_weights has {len(weights)} numbers for {n_sources} sources; give one number per source."
+        )
+
+
+def _nearness(compare: Compare, n_sources: int, n_targets: int) -> Tensor:
+    """Weights that fall with the distance to the targets; the temperature follows the distances as they shrink."""
+    with torch.no_grad():
+        left, right = zip(*product(range(n_sources), range(n_sources, n_sources + n_targets)), strict=True)
+        pairs = compare(left, right)
+        far = pairs.reshape(n_sources, n_targets, *pairs.shape[1:]).mean(1)
+        mean = far.mean(0)
+        near = n_sources * torch.softmax(-far / (TEMPERATURE * torch.where(mean > 0, mean, 1.0)), 0)
+        return torch.cat([near, near.new_ones(n_targets, *near.shape[1:])])
+
+
+def _along(factors: Tensor, values: Tensor) -> Tensor:
+    """Factors (n,) or (n, ...) as they multiply values (n, ...)."""
+    return factors.to(values).reshape(*factors.shape, *[1] * (values.ndim - factors.ndim))
+
+
+class _Moments(NamedTuple):
+    """Moments of some domains, domains along the first dimension; as in ``SampleMoments``, in units of the scale."""
+
+    shift: Tensor
+    residual: Tensor
+    central: Tensor
+    magnitude: Tensor
+
+    @classmethod
+    def of(cls, samples: Sequence[Tensor], order: int, scale: float) -> Self:
+        every = [sample_moments(sample, order, scale=scale) for sample in samples]
+        return cls(
+            torch.stack([moments.shift for moments in every]),
+            torch.stack([moments.residual for moments in every]),
+            torch.stack([moments.central for moments in every]),
+            torch.stack([moments.magnitude for moments in every]),
+        )
+
+    def take(self, numbers: Sequence[int]) -> Self:
+        chosen = torch.tensor(list(numbers), device=self.shift.device)
+        return type(self)(*(part.index_select(0, chosen) for part in self))
+
+    def mean(self, shares: Tensor, scale: float) -> Self:
+        """The barycentre, as one domain."""
+
+        def average(parts: Tensor) -> Tensor:
+            return (_along(shares, parts) * parts).sum(0, keepdim=True)
+
+        shift = average(self.shift)
+        offsets = (self.shift - shift) / scale
+        magnitude = average(self.magnitude)
+        # The mean is put together from these offsets, each of them rounded.
+        magnitude = torch.cat([magnitude[..., :1, :] + average(offsets.abs()), magnitude[..., 1:, :]], -2)
+        return type(self)(shift, average(offsets + self.residual), average(self.central), magnitude)
+
+
+def _distances(left: _Moments, right: _Moments, scale: float) -> Tensor:
+    """CMDs (domains, ...) of domains on the left to those on the right, guarded as for two samples."""
+    between = (left.shift - right.shift) / scale
+    means = between + (left.residual - right.residual)
+    parts = between.abs() + left.residual.detach().abs() + right.residual.detach().abs()
+    sizes = left.magnitude + right.magnitude
+    sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
+    level = ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * sizes
+    differences = torch.cat([means, left.central - right.central], -2)
+    return guarded_norm(differences, torch.linalg.vector_norm(level, dim=-1)).sum(-1)
+
+
+def _read_lists(sources: object, targets: object) -> tuple[list[Tensor], list[Tensor]]:
+    """Samples as float tensors of one dtype, kind, width and device, or what is wrong with them, by name."""
+    named = {**_named(sources, "sources"), **_named(targets, "targets")}
+    kinds = {isinstance(sample, Tensor) for sample in named.values()}
+    if len(kinds) > 1:
+        raise InvalidTypeError("sources and targets must all be torch tensors or all be arrays; convert some of them.")
+    read = {name: read_sample(sample, name) for name, sample in named.items()}
+    (first, one), *others = read.items()
+    for name, sample in others:
+        if sample.shape[-1] != one.shape[-1]:
+            raise InvalidInputError(
+                f"{first} has {one.shape[-1]} columns and {name} has {sample.shape[-1]}; give all the same features."
+            )
+        if sample.device != one.device:
+            raise InvalidInputError(f"{first} is on {one.device} and {name} on {sample.device}; move one of them.")
+    # float16 and bfloat16 are widened, so that sums and powers keep their accuracy and range.
+    wide = any(sample.dtype == torch.float64 for sample in read.values())
+    dtype = torch.float64 if wide else torch.float32
+    tensors = [sample.to(dtype) for sample in read.values()]
+    count = sum(name.startswith("sources") for name in read)
+    return tensors[:count], tensors[count:]
+
+
+def _named(samples: object, name: str) -> dict[str, Any]:
+    if not isinstance(samples, (list, tuple)) or not samples:
+        shown = f"a {type(samples).__name__}" if not isinstance(samples, (list, tuple)) else "an empty one"
+        raise InvalidTypeError(
+            f"{name} must be a list of samples, one matrix (rows, features) per domain, got {shown}; try [sample]."
+        )
+    return {f"{name}[{number}]": sample for number, sample in enumerate(samples)}
+
+
+def _refuse_non_finite(value: Tensor, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+    """Raise if a distance is not finite, naming the cause; not on accelerators, where a look would stop the queue."""
+    if value.device.type != "cpu" or torch.compiler.is_compiling() or bool(torch.isfinite(value.detach())):
+        return
+    for name, samples in (("sources", sources), ("targets", targets)):
+        for number, sample in enumerate(samples):
+            if not bool(torch.isfinite(sample.detach()).all()):
+                raise InvalidInputError(f"{name}[{number}] holds NaN or infinite values; remove or impute them first.")
+    refuse_non_finite(value, torch.cat(list(sources)), torch.cat(list(targets)), remedy=REMEDY)

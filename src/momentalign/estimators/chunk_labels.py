@@ -1,0 +1,181 @@
+"""Labels that arrive in chunks: looked at in a first reading, turned into what a network learns in all later ones."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import assert_all_finite, column_or_1d
+
+from momentalign.data.tables.table import quoted, shown
+from momentalign.errors import InvalidInputError
+from momentalign.estimators.domains import naming
+from momentalign.estimators.inputs import encode_labels
+from momentalign.estimators.values import Scale, fitted_scale, read_values
+
+__all__ = ["ChunkLabels", "ClassLabels", "NumberLabels"]
+
+
+class ChunkLabels(Protocol):
+    """What is to be done with labels, whichever they are; errors leave it to the caller to name the chunk."""
+
+    def read(self, y: Any) -> NDArray[Any]:
+        """Return the labels of a chunk as an array, checked by themselves."""
+        ...
+
+    def note(self, labels: NDArray[Any]) -> None:
+        """Take in a chunk of the first reading."""
+        ...
+
+    def finish(self) -> None:
+        """End the first reading."""
+        ...
+
+    def coded(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Return labels as a :class:`~momentalign.training.recipe.Task` has them."""
+        ...
+
+    @property
+    def fewest(self) -> int:
+        """Rows below which a part of the data says nothing."""
+        ...
+
+
+class ClassLabels:
+    """Classes, found in the first reading or given.
+
+    Examples
+    --------
+    >>> labels = ClassLabels()
+    >>> for chunk in (["pear", "fig"], ["plum", "fig"]):
+    ...     labels.note(labels.read(chunk))
+    >>> labels.finish()
+    >>> labels.classes.tolist(), labels.coded(np.array(["plum", "fig"])).tolist()
+    (['fig', 'pear', 'plum'], [2, 0])
+    """
+
+    def __init__(self, classes: Any = None) -> None:
+        self.classes: NDArray[Any] = np.zeros(0)
+        self._given = classes is not None
+        if self._given:
+            with naming("classes"):
+                self.classes, _ = encode_labels(column_or_1d(classes))
+            self.finish()
+
+    @property
+    def fewest(self) -> int:
+        """One row of each class."""
+        return len(self.classes)
+
+    def read(self, y: Any) -> NDArray[Any]:
+        """Return the labels of a chunk, none of them missing."""
+        with naming("y"):
+            labels = column_or_1d(y, warn=True)
+            if labels.dtype.kind == "f":
+                assert_all_finite(labels, input_name="y")
+        return np.asarray(labels)
+
+    def note(self, labels: NDArray[Any]) -> None:
+        """Add the classes of a chunk to those found so far; refuse others than those given."""
+        if self._given:
+            self.coded(labels)
+            return
+        found, _ = encode_labels(labels)
+        if len(self.classes):
+            self._refuse_other_kind(found)
+            found = np.unique(np.concatenate([self.classes, found]))
+        self.classes = found
+
+    def finish(self) -> None:
+        """Refuse what has one class only."""
+        if len(self.classes) < 2:
+            raise InvalidInputError(
+                f"there is one class only ({self._listed()}); a classifier needs the labels of at least two."
+            )
+
+    def coded(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the number of each label's class, or name the row whose label is none."""
+        self._refuse_other_kind(labels)
+        places = np.searchsorted(self.classes, labels).clip(max=len(self.classes) - 1)
+        unknown = self.classes[places] != labels
+        if unknown.any():
+            row = int(unknown.argmax())
+            raise InvalidInputError(
+                f"row {row + 1} has the label {shown(labels[row])}, the classes are {self._listed()}; name all "
+                "classes before the first row is learned from."
+            )
+        return places
+
+    def _listed(self) -> str:
+        return quoted(self.classes.tolist())
+
+    def _refuse_other_kind(self, labels: NDArray[Any]) -> None:
+        """Numbers and text compare as text in numpy, and 1 would be '1'."""
+        if (labels.dtype.kind in "biuf") != (self.classes.dtype.kind in "biuf"):
+            raise InvalidInputError(
+                f"labels such as {shown(labels[0])} are of {labels.dtype}, the classes ({self._listed()}) of "
+                f"{self.classes.dtype}; make all of them numbers or all strings."
+            )
+
+
+class NumberLabels:
+    """Numbers, one or several per row, learned with the mean 0 and the deviation 1 they have in the first reading.
+
+    Means and deviations of chunks are merged as in Chan, Golub and LeVeque (Algorithms for computing the sample
+    variance, The American Statistician 37, 1983): no difference of large sums is taken.
+
+    Examples
+    --------
+    >>> labels = NumberLabels()
+    >>> for chunk in ([1.0, 3.0], [5.0, 7.0]):
+    ...     labels.note(labels.read(chunk))
+    >>> labels.finish()
+    >>> labels.scale.mean, labels.coded(np.array([4.0])).tolist()
+    (array(4.), [[0.0]])
+    """
+
+    fewest = 2
+
+    def __init__(self, scale: Scale | None = None) -> None:
+        self.scale = scale
+        self._rows = 0
+
+    def read(self, y: Any) -> NDArray[np.float64]:
+        """Return the numbers of a chunk, all finite and as many per row as before."""
+        values = read_values(y, "y")
+        with naming("y"):
+            assert_all_finite(values, input_name="y")
+        if self.scale is not None and values.shape[1:] != self.scale.mean.shape:
+            raise InvalidInputError(
+                f"y has the shape {values.shape}, {self.scale.mean.size} numbers per row came before; give as many."
+            )
+        return values
+
+    def note(self, labels: NDArray[np.float64]) -> None:
+        """Merge mean and deviation of a chunk with those of the rows before."""
+        part, rows = fitted_scale(labels), len(labels)
+        if self.scale is None:
+            self.scale, self._rows = part, rows
+            return
+        share = rows / (self._rows + rows)
+        distance = part.mean - self.scale.mean
+        with np.errstate(over="ignore"):
+            variance = (1.0 - share) * self.scale.deviation**2 + share * part.deviation**2
+            variance += share * (1.0 - share) * distance**2
+        if not np.isfinite(variance).all():
+            raise InvalidInputError(
+                f"y holds {np.abs(labels).max():g}, too large to take a deviation of; scale y first."
+            )
+        self.scale = Scale(np.asarray(self.scale.mean + share * distance), np.asarray(np.sqrt(variance)))
+        self._rows += rows
+
+    def finish(self) -> None:
+        """Nothing to refuse: a number that never changes can be learned."""
+
+    def coded(self, labels: NDArray[np.float64]) -> NDArray[np.float32]:
+        """Return standardised numbers, (rows, outputs)."""
+        assert self.scale is not None  # noqa: S101  (note was called, or the scale was given)
+        if not len(labels):
+            return np.zeros((0, self.scale.mean.size), np.float32)
+        return self.scale.standardise(labels).astype(np.float32)

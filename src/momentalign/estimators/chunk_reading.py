@@ -1,0 +1,204 @@
+"""Chunks as they reach an estimator: any iterable that starts again, checked in every reading, chunk and row named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_consistent_length, validate_data
+
+from momentalign.data.held_out import HeldOut
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.chunk_labels import ChunkLabels
+from momentalign.estimators.domains import naming
+from momentalign.estimators.inputs import as_float32
+from momentalign.networks.shallow import Matrix
+from momentalign.training.chunked import ChunkedTask, Labelled
+from momentalign.training.recipe import Task
+
+__all__ = ["read_chunked_domains"]
+
+# Fewer rows have no distribution.
+FEWEST_ROWS = 2
+
+
+def read_chunked_domains(
+    estimator: BaseEstimator,
+    source: Any,
+    target: Any,
+    labels: ChunkLabels,
+    *,
+    held_out: HeldOut,
+    n_outputs: Callable[[], int],
+) -> ChunkedTask:
+    """Read both domains once, check all they hold, and return what training reads again in every epoch.
+
+    Parameters
+    ----------
+    estimator
+        Gets to know the number and the names of the features.
+    source, target
+        Iterables of chunks (X, y) and of chunks X that start from the first chunk whenever they are asked; the target
+        may be None.
+    labels
+        What to do with y.
+    held_out
+        Collects rows of the source; it is emptied where these or the others would be fewer than two or than the
+        classes.
+    n_outputs
+        Says, once all labels have been seen, how many units the last layer has.
+    """
+    ours = _Domain(estimator, source, "source", labels)
+    theirs = None if target is None else _Domain(estimator, target, "target", None)
+    for chunk in ours.read():
+        assert chunk.labels is not None  # noqa: S101
+        with naming(chunk.where):
+            labels.note(chunk.labels)
+        held_out.add(chunk.start, chunk.rows, chunk.labels)
+    with naming("source"):
+        labels.finish()
+    if theirs is not None:
+        theirs.count()
+    if min(len(held_out), ours.rows - len(held_out)) < max(FEWEST_ROWS, labels.fewest):
+        held_out.drop()
+    is_sparse = ours.is_sparse or (theirs is not None and theirs.is_sparse)
+    empty = _empty_task(estimator, labels, held_out, is_sparse=is_sparse, n_outputs=n_outputs())
+    if theirs is not None:
+        empty = Task(**{**vars(empty), "target": empty.source})
+
+    def training_rows() -> Iterator[Labelled]:
+        for chunk in ours.read():
+            with naming(chunk.where):
+                codes = labels.coded(chunk.labels)  # type: ignore[arg-type]
+            rows = _of_kind(chunk.rows, is_sparse=is_sparse)
+            kept = ~held_out.mask(chunk.start, len(codes)) if held_out.share else slice(None)
+            yield Labelled(rows[kept], codes[kept])
+
+    def target_rows() -> Iterator[Labelled]:
+        for chunk in theirs.read():  # type: ignore[union-attr]
+            yield Labelled(_of_kind(chunk.rows, is_sparse=is_sparse), None)
+
+    return ChunkedTask(
+        training_rows,
+        None if theirs is None else target_rows,
+        ours.rows - len(held_out),
+        0 if theirs is None else theirs.rows,
+        empty,
+    )
+
+
+class _Chunk(NamedTuple):
+    """A chunk that was checked; `start` rows stand before it."""
+
+    where: str
+    start: int
+    rows: Matrix
+    labels: NDArray[Any] | None
+
+
+class _Domain:
+    """One domain in chunks; how many rows it has is known from the first reading on."""
+
+    def __init__(self, estimator: BaseEstimator, chunks: Any, name: str, labels: ChunkLabels | None) -> None:
+        _refuse_what_ends(chunks, name, "X" if labels is None else "(X, y)")
+        self._estimator, self._chunks, self._name, self._labels = estimator, chunks, name, labels
+        self.rows = 0
+        self.is_sparse = False
+
+    def count(self) -> None:
+        """Read all chunks for their checks and their number of rows alone."""
+        for _ in self.read():
+            pass
+
+    def read(self) -> Iterator[_Chunk]:
+        """Yield all chunks that have rows, checked; a reading that finds other rows than the first is refused."""
+        start = 0
+        for number, content in enumerate(self._chunks, start=1):
+            chunk = self._checked(content, f"{self._name}, chunk {number}", start)
+            if chunk.rows.shape[0]:
+                self.is_sparse |= sparse.issparse(chunk.rows)
+                start += chunk.rows.shape[0]
+                yield chunk
+        if start < FEWEST_ROWS:
+            raise InvalidInputError(f"{self._name} has {start} rows; a distribution needs at least {FEWEST_ROWS}.")
+        if self.rows not in (0, start):
+            raise InvalidInputError(
+                f"{self._name} had {self.rows} rows when it was first read and has {start} now; give chunks that are "
+                "the same whenever they are read."
+            )
+        self.rows = start
+
+    def _checked(self, content: Any, where: str, start: int) -> _Chunk:
+        if self._labels is None:
+            return _Chunk(where, start, self._rows(content, where, start), None)
+        if not isinstance(content, tuple | list) or len(content) != 2:
+            raise InvalidTypeError(f"{where} must be a pair (X, y), got {type(content).__name__}.")
+        rows = self._rows(content[0], where, start)
+        with naming(where):
+            labels = self._labels.read(content[1]) if rows.shape[0] else np.zeros(0)
+            check_consistent_length(rows, labels)
+        return _Chunk(where, start, rows, labels)
+
+    def _rows(self, X: Any, where: str, start: int) -> Matrix:
+        if isinstance(X, tuple):
+            raise InvalidTypeError(f"{where}: X must be an array, a DataFrame or a CSR matrix, got a tuple.")
+        is_first = self._labels is not None and start == 0 and not self.rows
+        with naming(where):
+            rows = validate_data(
+                self._estimator,
+                X,
+                reset=is_first,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                ensure_min_samples=0,
+            )
+            _refuse_gaps(rows, start)
+            return as_float32(rows, "X")
+
+
+def _refuse_what_ends(chunks: Any, name: str, content: str) -> None:
+    remedy = f"give a list of {content}, or an object whose __iter__ yields them"
+    if not isinstance(chunks, Iterable) or isinstance(chunks, str | bytes | dict):
+        raise InvalidTypeError(f"{name} must yield chunks {content}, got {type(chunks).__name__}; {remedy}.")
+    if iter(chunks) is chunks:
+        raise InvalidTypeError(
+            f"{name} is a {type(chunks).__name__}, which can be read once only, every epoch reads it again; {remedy}."
+        )
+
+
+def _refuse_gaps(rows: Matrix, start: int) -> None:
+    """Name the first value that is not finite."""
+    is_sparse = hasattr(rows, "tocsr")
+    finite = np.isfinite(rows.data if is_sparse else rows)
+    if finite.all():
+        return
+    place = int(finite.argmin())
+    row, column = divmod(place, rows.shape[1])
+    if is_sparse:
+        row, column = int((rows.indptr <= place).sum()) - 1, int(rows.indices[place])
+    raise InvalidInputError(
+        f"row {row + 1} (row {start + row + 1} of all) holds {rows[row, column]} in column {column + 1}; fill it in or "
+        "leave the row out."
+    )
+
+
+def _of_kind(rows: Matrix, *, is_sparse: bool) -> Matrix:
+    """Where one chunk of one domain is sparse all others are made so."""
+    return sparse.csr_matrix(rows) if is_sparse and not sparse.issparse(rows) else rows
+
+
+def _empty_task(
+    estimator: BaseEstimator, labels: ChunkLabels, held_out: HeldOut, *, is_sparse: bool, n_outputs: int
+) -> Task:
+    """A task without rows to train on but with the held-out ones."""
+    rows, raw = held_out.rows()
+    codes = labels.coded(raw)
+    nothing = _of_kind(np.zeros((0, estimator.n_features_in_), np.float32), is_sparse=is_sparse)
+    if not len(held_out):
+        return Task(nothing, codes, None, n_outputs)
+    return Task(nothing, codes[:0], None, n_outputs, _of_kind(rows, is_sparse=is_sparse), codes)

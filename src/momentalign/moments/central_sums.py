@@ -1,0 +1,165 @@
+r"""Central sums of a sample and how those of two samples add up to those of both.
+
+Of rows :math:`x_i` with weights :math:`w_i` (1 where there are none) these are kept, for each feature,
+
+.. math:: n = \sum_i w_i, \qquad m = \frac1n \sum_i w_i x_i, \qquad M_p = \sum_i w_i (x_i - m)^p, \quad p \ge 2.
+
+With :math:`\delta = m_B - m_A` and :math:`n = n_A + n_B` the sums of two samples merge as
+
+.. math::
+
+    m = m_A + \frac{n_B}{n} \delta, \qquad
+    M_p = \sum_{k=0}^{p} \binom{p}{k} \Bigl[ \Bigl(-\frac{n_B}{n}\delta\Bigr)^k M_{p-k}^A
+                                            + \Bigl(\frac{n_A}{n}\delta\Bigr)^k M_{p-k}^B \Bigr],
+
+with :math:`M_0 = n` and :math:`M_1 = 0` of each part, and the sums of products of two features as
+:math:`C = C^A + C^B + \frac{n_A n_B}{n} \delta \delta^\top`:
+
+    T. F. Chan, G. H. Golub, R. J. LeVeque: Algorithms for computing the sample variance: analysis and recommendations.
+    The American Statistician 37, 1983.
+
+    P. Pébay: Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical moments.
+    Sandia National Laboratories, SAND2008-6212, 2008.
+
+    P. Pébay, T. B. Terriberry, H. Kolla, J. Bennett: Numerically stable, scalable formulas for parallel and online
+    computation of higher-order multivariate central moments with arbitrary weights. Computational Statistics 31, 2016.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from momentalign.moments.running_loops import centre, merge, power_sums, rough_mean, weighted_mean, weighted_power_sums
+
+__all__ = ["CentralSums", "dense_sums", "merged", "no_rows", "scaled", "sparse_sums"]
+
+Floats = NDArray[np.float64]
+
+# Numbers of a sample that are centred at a time for its products: they stay in the cache.
+_STEP = 2**17
+
+
+@dataclass(frozen=True)
+class CentralSums:
+    """The sums of one sample; its arrays are never changed in place."""
+
+    count: int | float
+    """The number of rows, or the sum of their weights."""
+    mean: Floats
+    """(width,)"""
+    rest: Floats
+    """(width,): the true mean minus `mean`, below the last digit of it."""
+    sums: Floats
+    """(orders - 1, width): central sums of orders 2 and up."""
+    products: Floats | None
+    """(width, width): central sums of the products of two features, where they are asked for."""
+
+
+def no_rows(width: int, orders: int, *, crossed: bool) -> CentralSums:
+    """Return the sums of a sample without rows."""
+    products = np.zeros((width, width)) if crossed else None
+    return CentralSums(0, np.zeros(width), np.zeros(width), np.zeros((orders - 1, width)), products)
+
+
+def dense_sums(rows: NDArray[Any], weights: Floats | None, orders: int, *, crossed: bool) -> CentralSums:
+    """Return the sums of at least one row, float32 or float64 in C order, with weights that do not sum to zero.
+
+    Examples
+    --------
+    >>> found = dense_sums(np.array([[0.0], [1.0], [5.0]]), None, 3, crossed=False)
+    >>> found.count, found.mean.tolist(), found.sums.ravel().tolist()
+    (3, [2.0], [14.0, 18.0])
+    """
+    width = rows.shape[1]
+    shift, powers = np.empty(width), np.empty((orders, width))
+    if weights is None:
+        rough_mean(rows, shift)
+        power_sums(rows, shift, powers)
+    else:
+        weighted_mean(rows, weights, shift)
+        weighted_power_sums(rows, weights, shift, powers)
+    count = len(rows) if weights is None else float(weights.sum())
+    found = _about_the_mean(count, shift, powers)
+    return replace(found, products=_dense_products(rows, weights, found.mean)) if crossed else found
+
+
+def _dense_products(rows: NDArray[Any], weights: Floats | None, mean: Floats) -> Floats:
+    total = np.zeros((len(mean), len(mean)))
+    step = max(1, _STEP // len(mean))
+    for start in range(0, len(rows), step):
+        centred = rows[start : start + step] - mean
+        total += centred.T @ (centred if weights is None else weights[start : start + step, None] * centred)
+    return total
+
+
+def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool) -> CentralSums:
+    """Return the sums of at least one row in CSR form without making it dense: zeros are counted, not visited.
+
+    The products of two features are taken about zero, which is as good as about the mean where most values are zero.
+    """
+    width = rows.shape[1]
+    heavy = np.ones(rows.shape[0]) if weights is None else weights
+    count = rows.shape[0] if weights is None else float(weights.sum())
+    each = np.repeat(heavy, np.diff(rows.indptr))
+
+    def by_column(values: Floats) -> Floats:
+        return np.asarray(np.bincount(rows.indices, each * values, minlength=width), dtype=np.float64)
+
+    values = rows.data.astype(np.float64)
+    shift = by_column(values) / count
+    zeros = count - by_column(np.ones_like(values))
+    centred, power = values - shift[rows.indices], np.ones_like(values)
+    powers = np.empty((orders, width))
+    for order in range(1, orders + 1):
+        power = power * centred
+        powers[order - 1] = by_column(power) + zeros * (-shift) ** order
+    found = _about_the_mean(count, shift, powers)
+    return replace(found, products=_sparse_products(rows, heavy, found)) if crossed else found
+
+
+def _sparse_products(rows: Any, weights: Floats, found: CentralSums) -> Floats:
+    wide = rows.astype(np.float64)
+    raw = wide.T @ wide.multiply(weights[:, None]).tocsr()
+    products = np.asarray(raw.todense()) - found.count * np.outer(found.mean, found.mean)
+    np.fill_diagonal(products, found.sums[0])
+    return products
+
+
+def _about_the_mean(count: int | float, shift: Floats, powers: Floats) -> CentralSums:
+    """Central sums from the sums of powers about a shift."""
+    orders, width = powers.shape
+    mean, rest, sums = np.empty(width), np.empty(width), np.empty((orders - 1, width))
+    centre(float(count), shift, powers, mean, rest, sums)
+    return CentralSums(count, mean, rest, sums, None)
+
+
+def merged(one: CentralSums, other: CentralSums) -> CentralSums:
+    """Return the sums of both samples together.
+
+    Examples
+    --------
+    >>> parts = [dense_sums(np.array(rows), None, 3, crossed=False) for rows in ([[0.0], [1.0]], [[5.0]])]
+    >>> found = merged(*parts)
+    >>> found.count, found.mean.tolist(), found.sums.round(9).ravel().tolist()
+    (3, [2.0], [14.0, 18.0])
+    """
+    if not one.count or not other.count:
+        return one if one.count else other
+    steps, mean, rest = np.empty((3, len(one.mean)))
+    sums = np.empty_like(one.sums)
+    ours, theirs = float(one.count), float(other.count)
+    merge(ours, one.mean, one.rest, one.sums, theirs, other.mean, other.rest, other.sums, steps, mean, rest, sums)
+    products = None
+    if one.products is not None and other.products is not None:
+        products = one.products + other.products + ours * (theirs / (ours + theirs)) * np.outer(steps, steps)
+    return CentralSums(one.count + other.count, mean, rest, sums, products)
+
+
+def scaled(found: CentralSums, factor: float) -> CentralSums:
+    """Return the sums with all weights multiplied by `factor`."""
+    products = None if found.products is None else factor * found.products
+    return replace(found, count=factor * found.count, sums=factor * found.sums, products=products)

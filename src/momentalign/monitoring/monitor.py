@@ -1,0 +1,262 @@
+"""DriftMonitor: watches the rows of a deployed model and says when their moments have left those of a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from momentalign.errors import DamagedFileError, InvalidInputError
+from momentalign.moments.running import Moments
+from momentalign.monitoring.calibration import MOST_ROWS, Calibration, calibrate
+from momentalign.monitoring.comparison import Differences, differences, raw_moments
+from momentalign.monitoring.inputs import Rows, finite, read_names, read_rows
+from momentalign.monitoring.judgement import FeatureChange, Judgement
+from momentalign.monitoring.settings import MonitorSettings
+from momentalign.monitoring.unit_interval import UnitInterval
+from momentalign.monitoring.window import Window
+
+__all__ = ["DriftMonitor"]
+
+Floats = NDArray[np.float64]
+
+_FEWEST_ROWS = 100
+# Grows when a description means something that an older version would misread.
+_VERSION = 1
+
+
+class DriftMonitor:
+    r"""Watches a stream of rows and raises an alarm when its moments leave those of a reference.
+
+    The central moments of orders 1 to `order` of each feature, brought to [0, 1], are compared with those of the
+    reference: all features together (the terms of the Central Moment Discrepancy, Zellinger et al. 2019, Eq. (23)) and
+    each by itself, every difference in units of its spread by chance. The thresholds come from resampling the
+    reference, its own sampling error included. Only moments of the stream are kept.
+
+    Parameters
+    ----------
+    reference
+        Rows of the target when the model was trained, (rows, width), at least 100: an array, a tensor, a data frame or
+        a CSR matrix.
+    window
+        Rows that are compared with the reference at a time, a multiple of 10; the window moves in steps of a tenth.
+    forgetting
+        False: the window holds the last `window` rows, each as much as any other. True: old rows fade so that in effect
+        `window` rows are remembered, and the first judgement comes after three windows.
+    false_alarm_rate
+        The probability that a window of rows from the distribution of the reference raises an alarm, over references
+        and windows. Windows that overlap, or share the reference, are not independent of each other.
+    order
+        The highest order, 1 to 5.
+    feature_names
+        Names of the features; by default the columns of a data frame, or x0, x1, ...
+    n_resamples
+        How many windows are resampled for the thresholds; by default 20 / `false_alarm_rate`, at least 1,000.
+    random_state
+        What they are drawn with.
+
+    Examples
+    --------
+    >>> import momentalign as ma
+    >>> random = np.random.default_rng(1)
+    >>> monitor = ma.DriftMonitor(random.normal(size=(2000, 3)), window=500, random_state=0)
+    >>> monitor.update(random.normal(size=(400, 3)))  # The window is not full yet.
+    >>> monitor.update(random.normal(size=(600, 3))).alarm
+    False
+    >>> monitor.update(random.normal([0.0, 0.5, 0.0], 1.0, size=(500, 3))).features[0].name
+    'x1'
+    """
+
+    def __init__(
+        self,
+        reference: Any,
+        *,
+        window: int = 1000,
+        forgetting: bool = False,
+        false_alarm_rate: float = 0.01,
+        order: int = 5,
+        feature_names: Sequence[str] | None = None,
+        n_resamples: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        settings = MonitorSettings.read(window, forgetting, false_alarm_rate, order, n_resamples)
+        rows = _read_reference(reference)
+        self._names = read_names(feature_names, rows)
+        random = np.random.default_rng(random_state)
+        sample = rows.some(MOST_ROWS, random, self._names)
+        self._interval = UnitInterval.of(sample)
+        self._reference = Moments(2 * settings.order)
+        for block in rows.blocks(self._names):
+            self._reference.update(self._interval.apply(block))
+        self._calibration = calibrate(
+            self._interval.apply(sample),
+            (rows.count, settings.window),
+            order=settings.order,
+            rounding=self._interval.rounding,
+            rate=settings.false_alarm_rate,
+            n_resamples=settings.n_resamples,
+            random=random,
+        )
+        self._start(settings)
+
+    def _start(self, settings: MonitorSettings) -> None:
+        """Set what follows from the reference."""
+        self._settings = settings
+        self._raw = raw_moments(np.zeros(len(self._names)), self._reference.central)
+        # A constant has no deviation: its changes are told in its own units.
+        spread = self._reference.deviation
+        self._deviation = np.where(spread > self._interval.rounding, spread, 1.0 / self._interval.length)
+        self._window = Window(
+            settings.window, order=2 * settings.order, forgetting=settings.forgetting, centre=self._reference.mean
+        )
+        self._last: Judgement | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return self._names
+
+    @property
+    def rows(self) -> int:
+        """Rows seen since the start or the last :meth:`reset`."""
+        return self._window.rows
+
+    @property
+    def last(self) -> Judgement | None:
+        """The latest judgement, None before the first."""
+        return self._last
+
+    def update(self, batch: Any) -> Judgement | None:
+        """Add rows of the stream, any number, and judge every window that they complete.
+
+        How the stream is cut into batches changes no judgement, only which are returned: of several completed windows
+        the one with the largest statistic. A batch with missing values is refused and changes nothing. Alarms repeat
+        as long as the window is off.
+
+        Parameters
+        ----------
+        batch
+            Shape (rows, width), of any kind that the reference may have; columns of a data frame must have the names of
+            the features.
+
+        Returns
+        -------
+        Judgement or None
+            None where no window was completed: the first is full after `window` rows, the next a tenth later.
+        """
+        rows = read_rows(batch, "batch")
+        rows.check_features(self._names)
+        blocks = [self._interval.apply(block) for block in rows.blocks(self._names)]
+        worst: Judgement | None = None
+        for block in blocks:
+            for window in self._window.add(block):
+                self._last = self._judge(window)
+                if worst is None or self._last.statistic > worst.statistic:
+                    worst = self._last
+        return worst
+
+    def reset(self) -> None:
+        """Forget the stream, not the reference."""
+        self._window.clear()
+        self._last = None
+
+    def _judge(self, window: Floats) -> Judgement:
+        counts = (int(self._reference.count), self._settings.window)
+        found = differences(self._raw, window, counts, self._interval.rounding)
+        parts = found.figures / self._calibration.thresholds
+        statistic = float(parts.max())
+        return Judgement(
+            rows=self.rows,
+            statistic=statistic,
+            p_value=self._calibration.p_value(statistic),
+            terms=tuple(np.sqrt((found.values**2).sum(axis=-1)).tolist()),
+            features=self._changes(found) if statistic > Judgement.threshold else (),
+            order=int(parts.argmax()) % self._settings.order + 1,
+        )
+
+    def _changes(self, found: Differences) -> tuple[FeatureChange, ...]:
+        """The features beyond the threshold of any order, the one furthest beyond first."""
+        strengths = np.abs(found.ratios) / self._calibration.thresholds[self._settings.order :, None]
+        strongest = strengths.max(axis=0)
+        moved = np.flatnonzero(strongest > Judgement.threshold)
+        changes = []
+        for place in moved[np.argsort(-strongest[moved], kind="stable")]:
+            order = int(np.argmax(strengths[:, place] > Judgement.threshold)) + 1
+            change = float(found.values[order - 1, place]) / self._deviation[place] ** order
+            changes.append(FeatureChange(self._names[place], order, float(change), float(strongest[place])))
+        return tuple(changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the monitor and where it stands as plain JSON, to the last bit; it holds no rows, only moments.
+
+        Examples
+        --------
+        >>> monitor = DriftMonitor(np.random.default_rng(0).random((200, 1)), window=50, random_state=0)
+        >>> DriftMonitor.from_dict(monitor.to_dict())
+        DriftMonitor(window=50, false_alarm_rate=0.01, order=5) of 1 features, 0 rows seen
+        """
+        return {
+            "version": _VERSION,
+            "settings": self._settings.to_dict(),
+            "feature_names": list(self._names),
+            "interval": {"low": self._interval.low.tolist(), "high": self._interval.high.tolist()},
+            "reference": self._reference.to_dict(),
+            "thresholds": self._calibration.thresholds.tolist(),
+            "by_chance": self._calibration.by_chance.tolist(),
+            "window": self._window.to_dict(),
+            "last": None if self._last is None else self._last.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+        """Return the monitor that :meth:`to_dict` described; it goes on as if it had never stopped.
+
+        Raises
+        ------
+        DamagedFileError
+            If a value is missing, of another shape, or cannot be.
+        """
+        monitor = cls.__new__(cls)
+        try:
+            monitor._read(description)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise DamagedFileError(
+                f"this does not describe a DriftMonitor ({error}); make one from the reference."
+            ) from error
+        return monitor
+
+    def _read(self, description: Mapping[str, Any]) -> None:
+        if type(description["version"]) is not int or description["version"] > _VERSION:
+            raise ValueError(f"version {description['version']!r:.40}, this one reads {_VERSION}: upgrade momentalign")
+        settings = MonitorSettings.read(**description["settings"])
+        self._names = tuple(description["feature_names"])
+        width = len(self._names)
+        if not all(isinstance(name, str) for name in self._names):
+            raise TypeError("feature_names that are no strings")
+        low, high = (finite(description["interval"][end], (width,)) for end in ("low", "high"))
+        self._interval = UnitInterval(low, high)
+        self._reference = Moments.from_dict(description["reference"])
+        if (low >= high).any() or self._reference.order != 2 * settings.order or len(self._reference.mean) != width:
+            raise ValueError(f"a reference of other features than {width}, or another order than {settings.order}")
+        thresholds = finite(description["thresholds"], (2 * settings.order,))
+        by_chance = finite(description["by_chance"], (settings.n_resamples,))
+        if (thresholds <= 0.0).any() or (np.diff(by_chance) < 0.0).any():
+            raise ValueError("thresholds below zero, or resampled windows out of order")
+        self._calibration = Calibration(thresholds, by_chance)
+        self._start(settings)
+        self._window.restore(description["window"])
+        self._last = None if description["last"] is None else Judgement.from_dict(description["last"])
+
+    def __repr__(self) -> str:
+        return f"DriftMonitor({self._settings}) of {len(self._names)} features, {self.rows:,} rows seen"
+
+
+def _read_reference(reference: Any) -> Rows:
+    rows = read_rows(reference, "reference")
+    if rows.count < _FEWEST_ROWS:
+        raise InvalidInputError(
+            f"reference has {rows.count} rows, from which no spread can be told; give at least {_FEWEST_ROWS}."
+        )
+    return rows

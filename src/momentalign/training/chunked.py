@@ -1,0 +1,222 @@
+"""Training on data larger than memory: rows arrive in chunks, in order, and leave again (Algorithm 1).
+
+Batches are cut from the stream of rows as :func:`~momentalign.data.pairing.batches` cuts them from a matrix, and paired
+as Section 6.3 of Zellinger et al. (2019) pairs them, whatever the chunks they came in: the size of a chunk changes time
+and memory, and no bit of the network. No more rows are held than a chunk of each domain, a block of batches and the
+held-out ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from momentalign.errors import InvalidInputError
+from momentalign.networks.shallow import Layer, Matrix
+from momentalign.training.carried import CarryingEngine, is_compiled, open_engine
+from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, TrainedNetwork, ValidationFigures
+from momentalign.training.stack import EpochReport, _run
+
+__all__ = ["ChunkedTask", "Labelled", "blocks", "count_batches", "stream_batches", "train_chunks"]
+
+# Numbers of one domain that are laid out for the loops at a time: 4 MB, some hundredths of a second.
+BLOCK = 2**20
+# Where the loops are worth compiling shows long before this many rows.
+MANY_ROWS = 2**22
+
+
+class Labelled(NamedTuple):
+    """Rows and their labels; those of the target have none."""
+
+    rows: Matrix
+    labels: NDArray[Any] | None
+
+
+Chunks: TypeAlias = Callable[[], Iterable[Labelled]]
+
+
+@dataclass(frozen=True)
+class ChunkedTask:
+    """A :class:`~momentalign.training.recipe.Task` whose rows are read again in every epoch.
+
+    Attributes
+    ----------
+    source, target
+        Functions that return all chunks from the first on, float32 rows of one kind (dense or CSR), those of the source
+        with labels as a :class:`Task` has them; no target is None.
+    source_rows, target_rows
+        How many rows they hold.
+    empty
+        A :class:`Task` without rows, of the right width and kind, with the held-out rows.
+    """
+
+    source: Chunks
+    target: Chunks | None
+    source_rows: int
+    target_rows: int
+    empty: Task
+
+
+def train_chunks(
+    chunked: ChunkedTask,
+    recipe: Recipe,
+    member: Member,
+    *,
+    device: str = "cpu",
+    progress: Callable[[EpochReport], None] | None = None,
+) -> TrainedNetwork:
+    """Train one network as :func:`~momentalign.training.stack.train_stack` does, without ever holding all rows.
+
+    The weights are those of ``train_stack`` on the same rows in the same order, bit by bit; where dense rows are mostly
+    zero, every block of batches is looked at by itself, and the last digits may differ.
+    """
+    if recipe.batch_size is None or recipe.balanced:
+        raise InvalidInputError(
+            "batch_size=None and balanced batches need the whole sample, chunks hold a part of it; try batch_size=300."
+        )
+    compiled = is_compiled(_as_large(chunked), recipe, member, device=device)
+    inner = open_engine(chunked.empty, recipe, member, device=device, compiled=compiled)
+    (network,) = _run(_ChunkedEngine(inner, chunked, recipe), chunked.empty, recipe, [member], progress)
+    return network
+
+
+class _ChunkedEngine:
+    """One network; an epoch is a pass over all chunks."""
+
+    def __init__(self, inner: CarryingEngine, chunked: ChunkedTask, recipe: Recipe) -> None:
+        self._inner, self._chunked, self._recipe = inner, chunked, recipe
+
+    def run_epochs(self, count: int) -> list[EpochFigures]:
+        return [self._run_epoch() for _ in range(count)]
+
+    def _run_epoch(self) -> EpochFigures:
+        figures, updates = [], []
+        for task in blocks(self._chunked, self._recipe):
+            updates.append(len(self._recipe.epoch(task)))
+            self._inner.take(task)
+            del task
+            figures.append(self._inner.run_epoch())
+        return EpochFigures(*np.average(np.array(figures), axis=0, weights=updates))
+
+    def validate(self) -> ValidationFigures:
+        return self._inner.validate()
+
+    def layers(self, index: int) -> list[Layer]:
+        return self._inner.layers(index)
+
+    def retain(self, indices: Sequence[int]) -> None:
+        """The only network stays."""
+
+
+def blocks(chunked: ChunkedTask, recipe: Recipe) -> Iterator[Task]:
+    """Yield the rows of one epoch as small tasks, which ``recipe.epoch`` cuts into the batches of the whole.
+
+    Only the last pair of a block may have a batch of another size than the recipe's, or they would be cut elsewhere.
+    """
+    size = recipe.batch_size
+    assert size is not None  # noqa: S101  (train_chunks has refused it)
+    block: list[tuple[Labelled, Labelled | None]] = []
+    for source, target in _pairs(chunked, size):
+        block.append((source, target))
+        odd = any(part is not None and part.rows.shape[0] != size for part in (source, target))
+        if odd or (len(block) + 1) * size * source.rows.shape[1] > BLOCK:
+            task, block = _as_task(block, chunked.empty.n_classes), []
+            yield task
+            # Or two blocks were held while the next one is put together.
+            del task
+    if block:
+        yield _as_task(block, chunked.empty.n_classes)
+
+
+def _pairs(chunked: ChunkedTask, size: int) -> Iterator[tuple[Labelled, Labelled | None]]:
+    """Pairs of batches; the longer domain ends the epoch, the shorter one is read again."""
+    if chunked.target is None:
+        for source in stream_batches(chunked.source(), size):
+            yield source, None
+        return
+    count = max(count_batches(rows, size) for rows in (chunked.source_rows, chunked.target_rows))
+    endless = (_again_and_again(chunks, size) for chunks in (chunked.source, chunked.target))
+    yield from islice(zip(*endless, strict=True), count)
+
+
+def _again_and_again(chunks: Chunks, size: int) -> Iterator[Labelled]:
+    while True:
+        yield from stream_batches(chunks(), size)
+
+
+def count_batches(rows: int, size: int) -> int:
+    """Return into how many batches rows are cut; a rest of less than half a batch makes none of its own.
+
+    Examples
+    --------
+    >>> [count_batches(rows, 300) for rows in (10, 300, 449, 450, 1400)]
+    [1, 1, 1, 2, 5]
+    """
+    whole, rest = divmod(rows, size)
+    return max(1, whole + (rest > 0 and 2 * rest >= size))
+
+
+def stream_batches(chunks: Iterable[Labelled], size: int) -> Iterator[Labelled]:
+    """Yield rows that arrive in chunks of any size in the batches of :func:`~momentalign.data.pairing.batches`.
+
+    Examples
+    --------
+    >>> chunks = [Labelled(np.zeros((rows, 2)), np.zeros(rows)) for rows in (500, 1, 899)]
+    >>> [len(batch.labels) for batch in stream_batches(chunks, 300)]
+    [300, 300, 300, 300, 200]
+    """
+    held: list[Labelled] = []
+    count = 0
+    for chunk in chunks:
+        held.append(chunk)
+        count += chunk.rows.shape[0]
+        # What is left must be able to stand alone, or it belongs to the batch before.
+        if 2 * (count - size) < size:
+            continue
+        joined = _join(held)
+        start = 0
+        while 2 * (count - start - size) >= size:
+            yield _cut(joined, start, start + size)
+            start += size
+        # A copy, so that the chunk itself can go.
+        held, count = [_cut(joined, start, count, copy=True)], count - start
+    if count:
+        yield _join(held)
+
+
+def _join(parts: Sequence[Labelled]) -> Labelled:
+    if len(parts) == 1:
+        return parts[0]
+    matrices = [part.rows for part in parts]
+    rows = sparse.vstack(matrices, format="csr") if sparse.issparse(matrices[0]) else np.concatenate(matrices)
+    labels = [part.labels for part in parts if part.labels is not None]
+    return Labelled(rows, np.concatenate(labels) if labels else None)
+
+
+def _cut(part: Labelled, start: int, stop: int, *, copy: bool = False) -> Labelled:
+    rows = part.rows[start:stop]
+    return Labelled(rows.copy() if copy else rows, None if part.labels is None else part.labels[start:stop])
+
+
+def _as_task(block: Sequence[tuple[Labelled, Labelled | None]], n_classes: int) -> Task:
+    source = _join([pair[0] for pair in block])
+    others = [pair[1] for pair in block if pair[1] is not None]
+    assert source.labels is not None  # noqa: S101
+    return Task(source.rows, source.labels, _join(others).rows if others else None, n_classes)
+
+
+def _as_large(chunked: ChunkedTask) -> Task:
+    """A task of the size of all rows that takes no memory, to ask what is worth its while."""
+    width = chunked.empty.source.shape[1]
+    source, target = (
+        np.broadcast_to(np.float32(0.0), (min(rows, MANY_ROWS), width))
+        for rows in (chunked.source_rows, chunked.target_rows)
+    )
+    labels = np.broadcast_to(0, len(source))
+    return Task(source, labels, None if chunked.target is None else target, chunked.empty.n_classes)

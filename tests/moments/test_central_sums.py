@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+from scipy import sparse
+
+from momentalign.moments.central_sums import CentralSums, dense_sums, merged, no_rows, scaled, sparse_sums
+
+
+def test_the_mean_is_kept_below_its_last_digit():
+    one = dense_sums(np.array([[1e16], [1e16]]), None, 2, crossed=False)
+    other = dense_sums(np.array([[1e16 + 2.0]]), None, 2, crossed=False)
+    found = merged(one, other)
+    assert found.mean + found.rest == pytest.approx([1e16], abs=2.0)
+    assert found.rest[0] == pytest.approx(2 / 3, rel=1e-12)  # float64 knows no digits behind the point here
+    assert found.sums[0, 0] == pytest.approx(8 / 3, rel=1e-12)
+
+
+def test_rounding_makes_no_even_sum_negative():
+    found = merged(*(CentralSums(1, np.array([x]), np.zeros(1), np.full((3, 1), -1e-30), None) for x in (0.0, 1e-20)))
+    assert found.sums[0] >= 0.0
+    assert found.sums[2] >= 0.0
+
+
+@pytest.mark.parametrize("weights", [None, np.array([0.5, 2.0, 1.0])])
+def test_sparse_and_dense_sums_agree(weights):
+    rows = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, -3.0]])
+    dense = dense_sums(rows, weights, 4, crossed=True)
+    found = sparse_sums(sparse.csr_array(rows), weights, 4, crossed=True)
+    assert found.count == dense.count
+    for name in ("mean", "sums", "products"):
+        np.testing.assert_allclose(getattr(found, name), getattr(dense, name), rtol=1e-14, atol=1e-15, err_msg=name)
+
+
+def test_products_of_many_rows_are_added_in_steps(rng):
+    rows = rng.random((3000, 100))
+    found = dense_sums(rows, None, 2, crossed=True)
+    np.testing.assert_allclose(found.products / 3000, np.cov(rows.T, bias=True), rtol=1e-12, atol=1e-15)
+
+
+def test_no_rows_and_all_weights_times_a_number():
+    nothing = no_rows(2, 3, crossed=True)
+    rows = dense_sums(np.array([[0.0, 1.0], [2.0, 1.0]]), None, 3, crossed=True)
+    assert merged(nothing, rows) is merged(rows, nothing) is rows
+    half = scaled(rows, 0.5)
+    assert (half.count, half.sums.tolist(), half.products.tolist()) == (1.0, [[1, 0], [0, 0]], [[1, 0], [0, 0]])
+    assert scaled(no_rows(2, 3, crossed=False), 0.5).products is None

@@ -1,0 +1,59 @@
+"""What is published: wheel and sdist hold the tracked files, install alone, and run the demo."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# Kept out of what is published: tools of the project's home.
+KEPT_HOME = (".ci/", ".github/")
+
+pytestmark = pytest.mark.long
+
+
+def tracked(*folders):
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return {name for name in listed.splitlines() if (ROOT / name).exists()}
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory):
+    """Wheel and sdist of the tracked files, built as a release builds them."""
+    folder = tmp_path_factory.mktemp("dist")
+    clone = folder / "clone"
+    subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "build>=1.2"], check=True)
+    subprocess.run([python, "-m", "build", "--quiet", "--outdir", folder, clone], check=True)
+    return folder
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(dist):
+    (wheel,) = dist.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert names == {name.removeprefix("src/") for name in tracked("src")}
+
+
+def test_the_sdist_holds_the_tracked_files(dist):
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames() if "/" in name} - {"PKG-INFO"}
+    folders = {name for name in names if any(other.startswith(f"{name}/") for other in names)}
+    assert names - folders == {name for name in tracked() if not name.startswith(KEPT_HOME)}
+
+
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_it_installs_alone_and_runs_the_demo(dist, tmp_path, kind):
+    (package,) = dist.glob(kind)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python, constraints = tmp_path / "venv" / "bin" / "python", ROOT / "constraints.txt"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "-c", constraints, "torch"], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "-c", constraints, package], check=True)
+    subprocess.run([python, "-m", "momentalign", "demo", "--seeds", "1", "--no-open"], check=True, cwd=tmp_path)
+    assert (tmp_path / "momentalign-demo.html").stat().st_size > 10_000

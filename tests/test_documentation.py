@@ -1,0 +1,86 @@
+"""Pages: links inside lead somewhere, code runs, words are spelled, figures of the site are up to date."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.parts and "gallery" not in page.parts]
+# Pages whose python blocks are a walk-through that runs from top to bottom.
+WALKS = [
+    "start.md",
+    "architecture.md",
+    *(f"distances/{name}.md" for name in ("cmd", "cv_cmd", "mmd", "coral", "adversarial")),
+]
+
+
+def names(pages):
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_links_inside_lead_to_files(page):
+    words = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", words):
+        place = page.parent / target
+        if "gallery" in place.parts:  # written when the site is built, from the examples
+            place = ROOT / "examples" / f"{place.stem}.py"
+        assert place.exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_files_named_in_a_page_exist(page):
+    for name in re.findall(r"`((?:docs|examples|benchmarks|tests|src)/[\w./-]+\.\w+)`", page.read_text()):
+        assert (ROOT / name).exists(), f"{page.name} names {name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_commands_named_in_a_page_are_there(page):
+    for module in re.findall(r"python -m (benchmarks\.\w+)", page.read_text()):
+        path = ROOT / module.replace(".", "/")
+        assert path.with_suffix(".py").exists() or path.is_dir(), f"{page.name} names {module}"
+
+
+@pytest.mark.parametrize("page", WALKS)
+def test_walks_run_from_top_to_bottom(page, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+    assert blocks
+    walk = tmp_path / "walk.py"
+    walk.write_text("\n".join(blocks))
+    subprocess.run([sys.executable, "-W", "error", walk], check=True, cwd=tmp_path)
+
+
+def test_words_are_spelled():
+    found = subprocess.run(
+        [sys.executable, "-m", "codespell_lib", "src", "docs", "examples", "benchmarks", *names(ROOT.glob("*.md"))],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert found.stdout == ""
+    assert found.returncode == 0
+
+
+@pytest.mark.long
+def test_the_site_builds_without_a_warning(tmp_path):
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "sphinx",
+            "-W",
+            "--keep-going",
+            "-q",
+            "-d",
+            tmp_path / "cache",
+            "docs",
+            tmp_path / "site",
+        ],
+        cwd=ROOT,
+        check=True,
+    )
+    assert (tmp_path / "site" / "gallery" / "plot_artificial.html").exists()

@@ -1,0 +1,242 @@
+"""Several sources and several targets: batches, and both engines against float64 autograd."""
+
+import itertools
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import momentalign as ma
+from momentalign.data.pairing import domain_batches, domain_sizes
+from momentalign.errors import InvalidInputError
+from momentalign.networks.shallow import activations
+from momentalign.training.batched import BatchedEngine
+from momentalign.training.compiled import CompiledEngine, CompiledTask, is_compilable
+from momentalign.training.grouped import are_alike
+from momentalign.training.recipe import Member, Optimizer, Recipe
+from momentalign.training.stack import train_stack
+
+WAYS = list(itertools.product(["pooled", "pairs", "barycentre"], ["equal", "size", "similarity", (1.0, 3.0, 0.5)]))
+RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adagrad", 0.05), batch_size=9)
+
+
+@pytest.fixture
+def make_domains(make_task):
+    """Three sources, one of them small, and two targets; each with a shift of its own."""
+
+    def make(kind="dense", **settings):
+        task = make_task(kind, **{"rows": 46, "target_rows": 31, **settings})
+        domains, others = np.arange(46) % 7 % 3, (np.arange(31) % 5 == 0).astype(np.intp)
+        domains[:6] = 0
+        if kind == "dense":
+            task.source[:] += 0.4 * domains[:, None]
+            task.target[:] -= 0.3 * others[:, None]
+        return replace(task, source_domains=domains, target_domains=others)
+
+    return make
+
+
+def _engines(task, recipe, members):
+    exact = BatchedEngine(task, recipe, members, dtype=torch.float64)
+    return CompiledEngine(CompiledTask(task, recipe), task, recipe, members), exact
+
+
+@pytest.mark.parametrize(("between", "weights"), WAYS)
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_the_loops_train_what_float64_autograd_trains(make_domains, largest_difference, kind, between, weights):
+    task, members = make_domains(kind), [Member(3, 0.8, ma.CMDLoss(5), between=between, domain_weights=weights)]
+    fast, exact = _engines(task, RECIPE, members)
+    for _ in range(4):
+        for figure, expected in zip(fast.run_epoch(), exact.run_epoch(), strict=True):
+            np.testing.assert_allclose(figure, expected, rtol=1e-4, atol=1e-6)
+    assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
+
+
+@pytest.mark.parametrize("between", ["pooled", "pairs", "barycentre"])
+@pytest.mark.parametrize("distance", [ma.CMDLoss(1), ma.CMDLoss(2, interval=(-1.0, 1.0)), ma.CMDLoss(6)])
+def test_other_orders_and_intervals(make_domains, largest_difference, distance, between):
+    task, members = make_domains(), [Member(1, 1.0, distance, between=between)]
+    fast, exact = _engines(task, RECIPE, members)
+    np.testing.assert_allclose(fast.run_epochs(3), exact.run_epochs(3), rtol=1e-4)
+    assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
+
+
+@pytest.mark.parametrize(("sources", "targets"), [(True, False), (False, True)])
+def test_one_side_alone_may_be_several(make_domains, largest_difference, sources, targets):
+    task = make_domains()
+    task = replace(
+        task,
+        source_domains=task.source_domains if sources else None,
+        target_domains=task.target_domains if targets else None,
+    )
+    for between in ("pooled", "pairs", "barycentre"):
+        fast, exact = _engines(task, RECIPE, [Member(1, 1.0, ma.CMDLoss(3), between=between)])
+        np.testing.assert_allclose(fast.run_epochs(2), exact.run_epochs(2), rtol=1e-4)
+        assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
+
+
+@pytest.mark.parametrize("engine_of", [0, 1])
+@pytest.mark.parametrize(("between", "weights"), WAYS)
+def test_the_distance_of_an_update_is_that_of_its_domains(make_domains, between, weights, engine_of):
+    """One batch: what the engine reports is the public distance of the hidden activations before the step."""
+    task, recipe = make_domains(), replace(RECIPE, batch_size=None)
+    member = Member(3, 0.8, ma.CMDLoss(4), between=between, domain_weights=weights)
+    engine = _engines(task, recipe, [member])[engine_of]
+    start = [layer._replace(weight=layer.weight.astype(float)) for layer in member.start(task, recipe)]
+    parts = [
+        [activations(start, rows[domains == domain].astype(float)) for domain in range(domains.max() + 1)]
+        for rows, domains in ((task.source, task.source_domains), (task.target, task.target_domains))
+    ]
+    expected = ma.multi_domain_cmd(*parts, n_moments=4, between=between, domain_weights=weights)
+    np.testing.assert_allclose(engine.run_epochs(1)[0].distance, [expected], rtol=1e-4)
+
+
+DISTANCES = {
+    "mmd": ma.MMDLoss(beta=0.8),
+    "median": ma.MMDLoss(),
+    "coral": ma.CORALLoss(),
+    "cv-cmd": ma.CMDLoss(3, cross=2),
+    "callable": lambda source, target: (source.mean(0) - target.mean(0)).square().sum(),
+}
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_any_distance_is_averaged_over_its_pairs(make_domains, name):
+    task, recipe, distance = make_domains(), replace(RECIPE, batch_size=None), DISTANCES[name]
+    start = [layer._replace(weight=layer.weight.astype(float)) for layer in Member(3).start(task, recipe)]
+    sources, targets = (
+        [torch.tensor(activations(start, rows[domains == d].astype(float))) for d in range(domains.max() + 1)]
+        for rows, domains in ((task.source, task.source_domains), (task.target, task.target_domains))
+    )
+    pairs = list(itertools.combinations([*sources, *targets], 2))
+    expected = {
+        ("pooled", "equal"): np.mean([float(distance(source, torch.cat(targets))) for source in sources]),
+        ("pairs", "equal"): np.mean([float(distance(*pair)) for pair in pairs]),
+        ("pairs", "size"): np.average(
+            [float(distance(*pair)) for pair in pairs], weights=[len(left) * len(right) for left, right in pairs]
+        ),
+    }
+    far = np.array([float(distance(source, torch.cat(targets))) for source in sources])
+    near = np.exp(-far / (0.2 * far.mean()))
+    expected["pooled", "similarity"] = np.average(far, weights=near)
+    for (between, weights), value in expected.items():
+        member = Member(3, 1.0, distance, between=between, domain_weights=weights)
+        assert not is_compilable(task, replace(recipe, compiled=True), [member])
+        figures = BatchedEngine(task, recipe, [member]).run_epoch()
+        np.testing.assert_allclose(figures.distance, [value], rtol=1e-6)
+
+
+def test_a_barycentre_needs_moments(make_domains):
+    for distance in (ma.MMDLoss(), ma.CORALLoss(), ma.CMDLoss(cross=2)):
+        member = Member(0, 1.0, distance, between="barycentre")
+        with pytest.raises(InvalidInputError, match=r'between="barycentre" .* only discrepancy="cmd" .* got \w+Loss'):
+            train_stack(make_domains(), RECIPE, [member])
+
+
+def test_one_adversary_tells_sources_from_targets(make_domains, largest_difference):
+    """Its distance is that of the batches put together, which the loops know too."""
+    task, members = make_domains(), [Member(1, 0.7, ma.AdversarialLoss(6))]
+    assert is_compilable(task, replace(RECIPE, compiled=True), members)
+    fast, exact = _engines(task, RECIPE, members)
+    np.testing.assert_allclose(fast.run_epochs(3), exact.run_epochs(3), rtol=1e-4, atol=1e-6)
+    assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_a_network_in_a_stack_is_the_network_alone(make_domains, largest_difference, compiled):
+    task, recipe = make_domains(), replace(RECIPE, max_epochs=4, compiled=compiled)
+    members = [
+        Member(seed, 1.0, ma.CMDLoss(order), between=between, domain_weights=weights)
+        for seed, (order, (between, weights)) in enumerate(zip([5, 5, 2, 3] * 3, WAYS, strict=True))
+    ]
+    members += [Member(7, 1.0, ma.MMDLoss(beta=1.0)), Member(8), Member(9, 1.0, ma.AdversarialLoss(6))]
+    members += [Member(10, 1.0, ma.CMDLoss(2)), Member(11, 1.0, ma.CMDLoss(4))]
+    if compiled:
+        members = [member for member in members if not isinstance(member.distance, ma.MMDLoss)]
+    for member, network in zip(members, train_stack(task, recipe, members), strict=True):
+        (alone,) = train_stack(task, recipe, [member])
+        assert largest_difference(network.layers, alone.layers) < (1e-30 if compiled else 1e-10)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_weights_must_be_one_per_source(make_domains, compiled):
+    member = Member(0, 1.0, ma.CMDLoss(), domain_weights=(1.0, 2.0))
+    with pytest.raises(InvalidInputError, match="domain_weights has 2 numbers for 3 sources"):
+        train_stack(make_domains(), replace(RECIPE, compiled=compiled), [member])
+
+
+def test_every_batch_has_rows_of_every_domain_in_order(make_domains):
+    task = make_domains()
+    epoch = RECIPE.epoch(task)
+    rows_of = [np.bincount(task.source_domains), np.bincount(task.target_domains)]
+    assert len(epoch) == 3  # 23 rows of the longest domain in batches of 9
+    for rows, others in epoch:
+        for domains, chosen, own in zip(
+            (task.source_domains, task.target_domains), (rows, others), rows_of, strict=True
+        ):
+            assert (np.diff(domains[chosen]) >= 0).all()
+            sizes = domain_sizes(domains, chosen)
+            assert sizes == np.bincount(domains[chosen]).tolist()
+            assert all(size >= min(total, 5) for size, total in zip(sizes, own, strict=True))
+    seen = np.concatenate([rows for rows, _ in epoch])
+    assert set(seen) == set(range(46))
+    assert np.bincount(seen)[task.source_domains == 0].max() == 1  # the longest domain is not repeated
+
+
+def test_balanced_batches_alternate_classes_within_each_domain(make_domains):
+    task = make_domains()
+    for rows, _ in replace(RECIPE, balanced=True, batch_size=6).epoch(task):
+        for domain in range(3):
+            own = task.labels[rows[task.source_domains[rows] == domain]]
+            np.testing.assert_array_equal(own[:3], np.sort(np.unique(own))[: len(own[:3])])
+
+
+def test_a_small_domain_is_whole_in_every_batch():
+    domains = np.repeat([0, 1], [100, 7])
+    parts = domain_batches(domains, np.arange(107), 30)
+    assert [domain_sizes(domains, rows) for rows in parts] == [[30, 7], [30, 7], [40, 7]]
+    assert [rows.tolist() for rows in domain_batches(None, np.arange(4), 2)] == [[0, 1], [2, 3]]
+
+
+def test_on_an_accelerator_such_tasks_train_one_after_the_other(make_task, make_domains):
+    assert are_alike([make_task(), make_task(seed=1)], RECIPE)
+    assert not are_alike([make_domains(), make_domains()], RECIPE)
+
+
+SCRIPT = """
+import numpy as np
+
+from momentalign.discrepancies.central_moment import CMDLoss
+from momentalign.training.batched import BatchedEngine
+from momentalign.training.compiled import CompiledEngine, CompiledTask
+from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+
+random = np.random.default_rng(0)
+source, target = random.normal(size=(13, 3)).astype(np.float32), random.normal(size=(9, 3)).astype(np.float32)
+task = Task(source, np.arange(13) % 2, target, 2, source_domains=np.arange(13) % 2, target_domains=np.arange(9) % 2)
+recipe = Recipe(hidden=(3,), optimizer=Optimizer("sgd"), batch_size=4)
+for between in ("pooled", "pairs", "barycentre"):
+    for weights in ("equal", "size", "similarity", (2.0, 1.0)):
+        members = [Member(1, 2.0, CMDLoss(3), between=between, domain_weights=weights)]
+        ours = CompiledEngine(CompiledTask(task, recipe), task, recipe, members)
+        exact = BatchedEngine(task, recipe, members)
+        np.testing.assert_allclose(ours.run_epochs(1), exact.run_epochs(1), rtol=1e-5)
+        for left, right in zip(ours.layers(0), exact.layers(0)):
+            np.testing.assert_allclose(left.weight, right.weight, atol=1e-5)
+alike = np.repeat(source[:2], 3, axis=0)
+task = Task(alike, np.arange(6) % 2, source[:2], 2, source_domains=np.array([0, 1, 2, 0, 1, 2]))
+members = [Member(1, 2.0, CMDLoss(2), between="pairs", domain_weights="similarity")]
+assert CompiledEngine(CompiledTask(task, recipe), task, recipe, members).run_epochs(1)[0].distance == 0
+print("as python")
+"""
+
+
+def test_every_loop_as_python():
+    """Every line and branch, with Python's own index checks; equal domains are at distance zero."""
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
+    assert run.stdout.strip() == "as python", run.stderr[-3000:]
