@@ -35,7 +35,7 @@ from momentalign.training.recipe import Member, Task
 from momentalign.training.stack import train_stack
 
 DOMAINS = (2, 4, 8, 16)
-ROWS, WIDTH = 2000, 50
+ROWS, WIDTH = 1000, 50
 WAYS = ("pooled", "pairs", "barycentre")
 WEIGHTS = ("equal", "size", "similarity")
 DEFAULT = "{between}, {domain_weights}".format(**MANNClassifier().get_params())
@@ -71,7 +71,7 @@ def growth(between: str) -> float:
     torch.set_num_threads(1)
     try:
         steps = {str(count): _step(between, count) for count in DOMAINS}
-        return exponent(DOMAINS, list(interleaved(steps, repeats=9).values()))
+        return exponent(DOMAINS, list(interleaved(steps, repeats=21).values()))
     finally:
         torch.set_num_threads(threads)
 

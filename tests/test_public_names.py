@@ -57,6 +57,7 @@ def test_every_public_name_is_bound_and_described(name):
     assert value.__module__.startswith("momentalign.")
     assert name in importlib.import_module(value.__module__).__all__
     assert len(inspect.getdoc(value).splitlines()[0]) > 20
+    assert ">>> " in inspect.getdoc(value), "an example that the doctests run"
 
 
 def test_an_unknown_name_is_an_attribute_error():

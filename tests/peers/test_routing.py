@@ -122,3 +122,9 @@ def test_what_is_asked_for_by_itself(kind):
     assert requests.partial_fit.requests["sample_domain"] is True
     for method in ("predict", "score"):
         assert getattr(requests, method).requests.items() >= {"sample_domain": True, "allow_source": True}.items()
+
+
+@pytest.mark.parametrize("kind", [ma.ReverseValidationSearch, ma.LabelFreeSearch])
+def test_a_search_asks_for_the_domains_by_itself(kind):
+    search = kind(ma.MANNClassifier(**SETTINGS), {"weight": [0.0, 1.0]}, random_state=0)
+    assert search.get_metadata_routing().fit.requests["sample_domain"] is True

@@ -39,7 +39,7 @@ def problem() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(120, 3)), np.arange(120) % 2
     X[:, 0] += 2.0 * y
-    return X, y, X[:100] + [1.0, 0.0, 0.0]
+    return X, y, X[:100] + np.array([1.0, 0.0, 0.0])
 
 
 def train_deep() -> None:
@@ -157,7 +157,7 @@ def disturb(kind: str, work: Path, kills: int) -> dict[str, object]:
     expected, count, number, different = content(work / "undisturbed"), 0, 0, []
     while count < kills:
         folder = work / f"disturbed{number}"
-        if killed(kind, folder, random.uniform(0, seconds)):
+        if killed(kind, folder, random.uniform(0, seconds)):  # noqa: S311
             count += 1
             look_at_what_a_kill_left(kind, folder)
             if count < kills:
@@ -172,4 +172,5 @@ def disturb(kind: str, work: Path, kills: int) -> dict[str, object]:
 if __name__ == "__main__":
     place, kill_count, *chosen = sys.argv[1:]
     random.seed(os.urandom(8))
-    print(json.dumps({name: disturb(name, Path(place) / name, int(kill_count)) for name in chosen}))
+    results = {name: disturb(name, Path(place) / name, int(kill_count)) for name in chosen}
+    sys.stdout.write(json.dumps(results))

@@ -15,14 +15,15 @@ KEPT_HOME = (".ci/", ".github/")
 pytestmark = pytest.mark.long
 
 
-def tracked(*folders):
-    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return {name for name in listed.splitlines() if (ROOT / name).exists()}
+def tracked(dist, *folders):
+    """The files of the commit that was built; what is not committed yet is no part of a release."""
+    command = ["git", "-C", dist / "clone", "ls-files", *folders]
+    return set(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines())
 
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory):
-    """Wheel and sdist of the tracked files, built as a release builds them."""
+    """Wheel and sdist of the last commit beside its clone, built as a release builds them."""
     folder = tmp_path_factory.mktemp("dist")
     clone = folder / "clone"
     subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
@@ -37,7 +38,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(dist):
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert names == {name.removeprefix("src/") for name in tracked("src")}
+    assert names == {name.removeprefix("src/") for name in tracked(dist, "src")}
 
 
 def test_the_sdist_holds_the_tracked_files(dist):
@@ -45,14 +46,14 @@ def test_the_sdist_holds_the_tracked_files(dist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames() if "/" in name} - {"PKG-INFO"}
     folders = {name for name in names if any(other.startswith(f"{name}/") for other in names)}
-    assert names - folders == {name for name in tracked() if not name.startswith(KEPT_HOME)}
+    assert names - folders == {name for name in tracked(dist) if not name.startswith(KEPT_HOME)}
 
 
 @pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
 def test_it_installs_alone_and_runs_the_demo(dist, tmp_path, kind):
     (package,) = dist.glob(kind)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python, constraints = tmp_path / "venv" / "bin" / "python", ROOT / "constraints.txt"
+    python, constraints = tmp_path / "venv" / "bin" / "python", dist / "clone" / "constraints.txt"
     subprocess.run([python, "-m", "pip", "install", "--quiet", "-c", constraints, "torch"], check=True)
     subprocess.run([python, "-m", "pip", "install", "--quiet", "-c", constraints, package], check=True)
     subprocess.run([python, "-m", "momentalign", "demo", "--seeds", "1", "--no-open"], check=True, cwd=tmp_path)

@@ -1,6 +1,6 @@
 """What earlier versions saved is read, and predicts what it predicted then; what a newer one saves is refused.
 
-``tests/golden/<version>`` holds files that this version really wrote (``tests/golden/make.py``); they are never changed.
+``tests/golden/<version>`` holds what that version really wrote (``tests/golden/make.py``); they are never changed.
 """
 
 import hashlib
@@ -105,5 +105,7 @@ def test_what_a_newer_version_saved_is_refused_with_a_sentence(folder, tmp_path,
     body["format_version"] += 1
     body["digest"] = hashlib.sha256(_text(body).encode()).hexdigest()
     (copied / "manifest.json").write_text(_text(body), encoding="utf-8")
-    with pytest.raises(DamagedFileError, match=r"was written by a newer momentalign \(format 2, this one reads 1\); up"):
+    with pytest.raises(
+        DamagedFileError, match=r"was written by a newer momentalign \(format 2, this one reads 1\); up"
+    ):
         READERS[name](copied)

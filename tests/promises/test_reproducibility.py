@@ -54,6 +54,13 @@ def test_threads_hash_seeds_and_processes_change_no_bit():
     assert len(set(runs[0][1])) == 4
 
 
+@pytest.mark.long
+def test_no_number_of_threads_changes_a_bit():
+    runs = [_digests(OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads)) for threads in (1, 2, 4, 8)]
+    assert [threads for threads, _ in runs] == [1, 2, 4, 8]
+    assert len({tuple(digests) for _, digests in runs}) == 1
+
+
 @pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
     monkeypatch.setattr(compiled, "WORTH_COMPILING", ENGINES[request.param])

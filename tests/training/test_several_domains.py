@@ -199,6 +199,11 @@ def test_a_small_domain_is_whole_in_every_batch():
     domains = np.repeat([0, 1], [100, 7])
     parts = domain_batches(domains, np.arange(107), 30)
     assert [domain_sizes(domains, rows) for rows in parts] == [[30, 7], [30, 7], [40, 7]]
+    assert [rows[-2:].tolist() for rows in domain_batches(np.repeat([0, 1], [6, 4]), np.arange(10), 2)] == [
+        [6, 7],
+        [8, 9],
+        [6, 7],  # The shorter domain starts again.
+    ]
     assert [rows.tolist() for rows in domain_batches(None, np.arange(4), 2)] == [[0, 1], [2, 3]]
 
 

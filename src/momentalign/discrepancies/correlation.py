@@ -49,7 +49,15 @@ def coral(source: Any, target: Any) -> Tensor | float:
 
 
 class CORALLoss(nn.Module):
-    """:func:`coral` as a loss: ``loss = CORALLoss(); loss(source_activations, target_activations)``."""
+    """:func:`coral` as a loss: ``loss = CORALLoss(); loss(source_activations, target_activations)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> loss = CORALLoss()
+    >>> loss(torch.tensor([[0.0], [2.0]]), torch.tensor([[0.0], [0.0]]))
+    tensor(1.)
+    """
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""

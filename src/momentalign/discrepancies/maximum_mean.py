@@ -106,7 +106,20 @@ def mmd(
 
 
 class MMDLoss(nn.Module):
-    """:func:`mmd` as a loss: ``loss = MMDLoss(beta=1.2); loss(source_activations, target_activations)``."""
+    """:func:`mmd` as a loss: ``loss = MMDLoss(beta=1.2); loss(source_activations, target_activations)``.
+
+    Parameters
+    ----------
+    kernel, beta, degree, unbiased, linear_time
+        As in :func:`mmd`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> loss = MMDLoss(beta=1.0)
+    >>> loss(torch.zeros(4, 2), torch.ones(4, 2))
+    tensor(1.7293)
+    """
 
     def __init__(
         self,

@@ -62,6 +62,6 @@ def read_moments(description: Mapping[str, Any], width: int) -> dict[int, Moment
     if len(set(ids)) != len(found) or any(type(number) is not int or number == 0 for number in ids):
         raise ValueError("the moments of every domain, and an id for each, are expected")
     moments = {number: Moments.from_dict(part) for number, part in zip(ids, found, strict=True)}
-    if any(part.count < 1 or len(part.mean) != width for part in moments.values()):
+    if any(len(part.mean) != width for part in moments.values()):
         raise ValueError(f"moments of {width} hidden units are expected")
     return moments

@@ -84,14 +84,15 @@ def dense_sums(rows: NDArray[Any], weights: Floats | None, orders: int, *, cross
         weighted_power_sums(rows, weights, shift, powers)
     count = len(rows) if weights is None else float(weights.sum())
     found = _about_the_mean(count, shift, powers)
-    return replace(found, products=_dense_products(rows, weights, found.mean)) if crossed else found
+    return replace(found, products=_dense_products(rows, weights, found)) if crossed else found
 
 
-def _dense_products(rows: NDArray[Any], weights: Floats | None, mean: Floats) -> Floats:
-    total = np.zeros((len(mean), len(mean)))
-    step = max(1, _STEP // len(mean))
+def _dense_products(rows: NDArray[Any], weights: Floats | None, found: CentralSums) -> Floats:
+    # About the rounded mean; what rounding took away is taken off.
+    total = -found.count * np.outer(found.rest, found.rest)
+    step = max(1, _STEP // rows.shape[1])
     for start in range(0, len(rows), step):
-        centred = rows[start : start + step] - mean
+        centred = rows[start : start + step] - found.mean
         total += centred.T @ (centred if weights is None else weights[start : start + step, None] * centred)
     return total
 

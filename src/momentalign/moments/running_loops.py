@@ -77,14 +77,24 @@ def _add_five(sample: Array, start: int, stop: int, first: int, size: int, shift
         r3 = sample[row + 3, first : first + size]
         for c in range(size):
             m = middle[c]
-            z0, z1, z2, z3 = r0[c] - m, r1[c] - m, r2[c] - m, r3[c] - m
-            q0, q1, q2, q3 = z0 * z0, z1 * z1, z2 * z2, z3 * z3
-            c0, c1, c2, c3 = q0 * z0, q1 * z1, q2 * z2, q3 * z3
-            s1[c] += (z0 + z1) + (z2 + z3)
-            s2[c] += (q0 + q1) + (q2 + q3)
-            s3[c] += (c0 + c1) + (c2 + c3)
-            s4[c] += (q0 * q0 + q1 * q1) + (q2 * q2 + q3 * q3)
-            s5[c] += (q0 * c0 + q1 * c1) + (q2 * c2 + q3 * c3)
+            a1, a2, a3, a4, a5 = s1[c], s2[c], s3[c], s4[c], s5[c]
+            z = r0[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = r1[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = r2[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = r3[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            s1[c], s2[c], s3[c], s4[c], s5[c] = a1, a2, a3, a4, a5
         row += 4
     while row < stop:
         rest = sample[row, first : first + size]

@@ -1,9 +1,10 @@
 r"""Thresholds that windows without drift exceed at a stated rate, found by resampling the reference.
 
-The reference is a sample itself, and so are the thresholds' makers: B times a reference of n and a window of w rows are
-drawn with replacement from the reference rows, and compared as later the real ones (:mod:`.comparison`; a bootstrap of
-both sides, Efron and Tibshirani 1993, Section 16.2). Every figure is divided by its own upper quantile, all at one
-level; the statistic T is the largest ratio, and the level is such that
+The reference is a sample itself and its error counts: B times both a reference of n and a window of w rows are drawn
+with replacement from the reference rows and compared as later the real ones (:mod:`momentalign.monitoring.comparison`;
+a bootstrap of both sides, Efron and Tibshirani 1993, Section 16.2). Every figure is divided by its own upper quantile, all at one
+level; the statistic T is the largest ratio. The quantiles come from B windows and their common factor, which makes the
+rate, from B others, since windows that chose ten quantiles seldom exceed them. Of these others
 
 .. math:: \#\{b : T_b > 1\} \le \alpha (B + 1) - 1, \qquad
           p = \frac{1 + \#\{b : T_b \ge T\}}{B + 1}, \qquad T > 1 \iff p \le \alpha .
@@ -87,7 +88,7 @@ def calibrate(
     rate
         The rate of windows without drift that raise an alarm, at least 1 / (`n_resamples` + 1).
     n_resamples
-        How many windows are resampled.
+        How many windows are resampled for the scale of the figures, and how many others for the rate.
     random
         What they are drawn with.
 
@@ -97,17 +98,14 @@ def calibrate(
     >>> settings = {"order": 2, "rounding": np.zeros(3), "rate": 0.05, "n_resamples": 199, "random": random}
     >>> found = calibrate(random.random((200, 3)), (200, 100), **settings)
     >>> found.thresholds.round(1).tolist(), int((found.by_chance > 1.0).sum())
-    ([1.8, 1.8, 2.8, 2.7], 9)
+    ([1.9, 1.9, 2.9, 2.9], 9)
     """
     population = _with_odd_rows(rows, rounding, random)
-    figures = np.vstack(
-        [
-            _resampled(population, counts, order, rounding, size, random).figures
-            for size in _portions(n_resamples, _RESAMPLES_AT_ONCE)
-        ]
-    )
-    thresholds = _thresholds(figures, rate)
-    return Calibration(thresholds, np.sort((figures / thresholds).max(axis=1)))
+    scaling, figures = (_figures(population, counts, order, rounding, n_resamples, random) for _ in range(2))
+    quantiles = _quantiles(scaling, rate)
+    statistics = np.sort((figures / quantiles).max(axis=1))
+    cut = statistics[-1 - _exceeding(rate, n_resamples)] * (1.0 + _ROUNDING)
+    return Calibration(quantiles * cut, statistics / cut)
 
 
 def _with_odd_rows(rows: Floats, rounding: Floats, random: np.random.Generator) -> Floats:
@@ -121,6 +119,14 @@ def _with_odd_rows(rows: Floats, rounding: Floats, random: np.random.Generator) 
 def _portions(total: int, most: int) -> Iterator[int]:
     for start in range(0, total, most):
         yield min(most, total - start)
+
+
+def _figures(
+    rows: Floats, counts: tuple[int, int], order: int, rounding: Floats, number: int, random: np.random.Generator
+) -> Floats:
+    """The figures of so many resampled windows, (number, 2 orders)."""
+    portions = _portions(number, _RESAMPLES_AT_ONCE)
+    return np.vstack([_resampled(rows, counts, order, rounding, size, random).figures for size in portions])
 
 
 def _resampled(
@@ -156,16 +162,17 @@ def _means(powers: Floats, shares: Floats, count: int) -> Floats:
     return np.asarray(middle + math.sqrt(MOST_ROWS / count) * (means - middle))
 
 
-def _thresholds(figures: Floats, rate: float) -> Floats:
-    """Quantiles of all figures at one level, which the stated part of the resampled windows exceeds somewhere."""
+def _exceeding(rate: float, resamples: int) -> int:
+    """How many resampled windows may exceed the threshold."""
+    return math.floor(rate * (resamples + 1) * (1.0 + _ROUNDING)) - 1
+
+
+def _quantiles(figures: Floats, rate: float) -> Floats:
+    """Quantiles of all figures at one level, which about the stated part of the windows exceeds somewhere."""
     resamples = len(figures)
-    exceeding = math.floor(rate * (resamples + 1) * (1.0 + _ROUNDING)) - 1
     ordered = np.sort(figures, axis=0)[::-1]
     # The rank of a window is that of its rarest figure; as many windows as may exceed have a rank up to this one.
-    ranks = (resamples - np.sort(np.argsort(np.argsort(figures, axis=0), axis=0).max(axis=1)))[::-1]
-    rank = ranks[exceeding]
-    # Between two windows: at one of them, it would have the same statistic as those of the other figures.
+    ranks = np.sort(resamples - np.argsort(np.argsort(figures, axis=0), axis=0).max(axis=1))
+    rank = ranks[_exceeding(rate, resamples)]
     between = (ordered[rank - 1] + ordered[min(rank, resamples - 1)]) / 2
-    quantiles = np.maximum(between, np.finfo(np.float64).tiny)
-    statistics = np.sort((figures / quantiles).max(axis=1))[::-1]
-    return np.asarray(quantiles * statistics[exceeding] * (1.0 + _ROUNDING))
+    return np.maximum(between, np.finfo(np.float64).tiny)

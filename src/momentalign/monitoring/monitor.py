@@ -53,7 +53,7 @@ class DriftMonitor:
     feature_names
         Names of the features; by default the columns of a data frame, or x0, x1, ...
     n_resamples
-        How many windows are resampled for the thresholds; by default 20 / `false_alarm_rate`, at least 1,000.
+        How many windows are resampled, twice, for the thresholds; by default 20 / `false_alarm_rate`, at least 1,000.
     random_state
         What they are drawn with.
 

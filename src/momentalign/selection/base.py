@@ -8,7 +8,7 @@ import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +62,9 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
     random_state: int | np.random.RandomState | None
     resume: str | os.PathLike[str] | None
     verbose: int
+
+    # What metadata routing hands on without being asked, as pipelines of skada expect it.
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
 
     def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
         """Score every point of the grid on labelled source rows and unlabelled target rows, and choose the best.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,9 +93,9 @@ def _window(packed: bytearray, start: int, name: str, entry: dict[str, Any]) -> 
     dtype = np.dtype(TYPES[kind])
     if math.prod(shape) * dtype.itemsize != end - begin or start + end > len(packed):
         raise ValueError(f"tensor {name!r:.80} has another size than its shape says")
-    values = np.frombuffer(packed, dtype, math.prod(shape), start + begin if shape and end > begin else 0)
+    values = np.frombuffer(packed, dtype, math.prod(shape), start + begin if end > begin else 0)
     return np.require(values.reshape(shape), requirements="A")
 
 
-def _are_sizes(numbers: Any) -> bool:
+def _are_sizes(numbers: Any) -> TypeGuard[list[int]]:
     return isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)

@@ -88,10 +88,11 @@ def _is_archive(path: Path, head: bytes) -> bool:
 
 
 def _holds_arrays(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith(".npy") for name in archive.namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith(".npy") for name in archive.namelist())
 
 
 def _looks_like_svmlight(head: bytes) -> bool:

@@ -67,7 +67,17 @@ def save_weights(model: nn.Module, path: str | Path) -> None:
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
-    """Read what :func:`save_weights` wrote into a network of the same structure, or raise and change nothing."""
+    """Read what :func:`save_weights` wrote into a network of the same structure, or raise and change nothing.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_weights(nn.Linear(2, 3), f"{folder}/small.safetensors")
+    ...     load_weights(nn.Linear(4, 3), f"{folder}/small.safetensors")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    momentalign.errors.InvalidInputError: 'weight' is ...
+    """
     tensors = _read(Path(path))
     state = _state(model)
     _compare_names(state, tensors, path)

@@ -94,6 +94,20 @@ class DeepAdaptation(pl.LightningModule):
     Logged every ``log_every_n_steps``: source_loss, distance, distance/1 and so on for the orders of the CMD, weight,
     accuracy (of the source batch). Logged after validation: validation_loss, validation_accuracy, target_accuracy.
     Means over each epoch are kept in ``history``.
+
+    Examples
+    --------
+    >>> network = nn.Sequential(nn.Linear(4, 8), nn.Sigmoid(), nn.Linear(8, 2))
+    >>> adaptation = DeepAdaptation(network, "1", weight=0.5)
+    >>> source, target = [(torch.rand(6, 4), torch.tensor([0, 1] * 3))], [torch.rand(5, 4)]
+    >>> loader = PairedLoader(source, target)
+    >>> trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False,
+    ...                      enable_progress_bar=False, enable_model_summary=False)  # yours, with all it can do
+    >>> from momentalign.training.deep.lightning import quiet
+    >>> with quiet():
+    ...     trainer.fit(adaptation, loader)
+    >>> len(adaptation.history)
+    2
     """
 
     def __init__(
