@@ -3,8 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# What shows in a few minutes whether every runtime dependency and every extra does its part.
+BOUNDS := tests/discrepancies tests/estimators/test_classifier.py tests/estimators/test_scikit_learn.py tests/workflow \
+	tests/test_cli.py tests/test_table_commands.py tests/data/tables tests/data/test_glyphs.py tests/data/test_image_files.py \
+	tests/training/deep/test_module.py tests/training/deep/test_metric.py tests/training/deep/test_export.py
 
-.PHONY: demo test test-all bench bench-peers lint docs dist clean
+.PHONY: demo test test-all test-lowest test-newest bench bench-peers lint docs dist clean
 
 demo: $(READY)
 	$(BIN)/momentalign demo
@@ -14,6 +18,17 @@ test: lint
 
 test-all: lint
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
+
+# The package installed beside the lowest versions that pyproject.toml allows, and beside the newest there are.
+# Torch is the one of constraints.txt unless told otherwise, as in TORCH="torch==2.10".
+TORCH ?= $(shell grep "^torch==" constraints.txt)
+test-lowest: VERSIONS := --constraint constraints-lowest.txt
+test-newest: VERSIONS := --upgrade --upgrade-strategy eager
+test-lowest test-newest: test-%:
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[deep,onnx,tables]" --group test
+	.venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
@@ -35,6 +50,8 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/bandit --quiet --recursive src --configfile pyproject.toml
+	$(BIN)/zizmor --quiet --offline --persona pedantic .github/workflows
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -44,4 +61,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) build dist docs/_build docs/api docs/gallery .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest .venv-newest build dist docs/_build docs/api docs/gallery .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -47,12 +47,13 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "ignore_pattern": r"^(?!.*(/plot_|README|GALLERY_HEADER)).*",
+    "ignore_pattern": r"^(?!plot_)",
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
     "abort_on_example_error": True,
     "min_reported_time": 1,
+    "within_subsection_order": "gallery_order.ReadingOrder",
 }
 
 # Look

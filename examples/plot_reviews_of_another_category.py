@@ -80,7 +80,8 @@ for name, distance in {"plain": None, "aligned": "cmd"}.items():
 # ------------------------------------------------------------------
 
 words = OWN["kitchen"]["good"] + OWN["kitchen"]["bad"]
-praise = model.predict_proba(vectorizer.transform(words))[:, list(model.classes_).index("good")]
+thrice = vectorizer.transform([f"{word} {word} {word}" for word in words])
+praise = model.predict_proba(thrice)[:, list(model.classes_).index("good")]
 figure, axis = plt.subplots(figsize=(6, 3.2), layout="constrained")
 axis.barh(words[::-1], praise[::-1], color=["#b04a3a"] * 5 + ["#2f6fb0"] * 5)
 axis.axvline(0.5, color="gray", linewidth=0.8)

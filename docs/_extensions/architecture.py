@@ -26,7 +26,7 @@ def first_line(part: str, root: Path = ROOT) -> str:
     """Return the first line of a part's docstring, read and not imported."""
     folder = root / "src" / "momentalign" / part
     file = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
-    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0].replace("``", "")
 
 
 class Layers(SphinxDirective):

@@ -151,3 +151,8 @@ def test_another_default_dtype_changes_nothing(pair, distance):
         torch.set_default_dtype(torch.float32)
     assert value == expected
     assert value.dtype == torch.float32
+
+
+def test_an_axis_of_one_entry_may_run_backwards(distance):
+    source, target = np.array([[0.25], [0.5]]), np.array([[0.75], [1.0]])
+    assert distance(source[:, ::-1], target[:, ::-1]) == distance(source, target)

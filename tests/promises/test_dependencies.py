@@ -21,7 +21,7 @@ BROUGHT_BY_THE_CALLER = {"dask", "triton"}
 NAMED_ONLY = {"onnx", "onnxscript", "pyarrow", "tensorboard"}
 # What stands as a whole on a library that not everyone has; anything else can be imported without.
 NEEDS_MORE = ("momentalign.training.deep.", "momentalign.report.diagnosis_plot", "momentalign.discrepancies.fused.cuda")
-NEEDS_MORE += ("momentalign.discrepancies.fused.triton_kernels",)
+NEEDS_MORE += ("momentalign.discrepancies.fused.triton_kernels", "momentalign.experiments.digit")
 
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys

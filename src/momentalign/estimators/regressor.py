@@ -43,8 +43,9 @@ class MANNRegressor(RegressorMixin, ValuesInChunks):  # type: ignore[misc]
 
     Parameters
     ----------
-    hidden, discrepancy, n_moments, optimizer, learning_rate, batch_size, device, random_state, verbose, between, \
-    domain_weights
+    hidden, discrepancy, n_moments, optimizer, learning_rate, batch_size
+        As in :class:`~momentalign.estimators.classifier.MANNClassifier`.
+    device, random_state, verbose, between, domain_weights
         As in :class:`~momentalign.estimators.classifier.MANNClassifier`.
     weight
         The weight :math:`\lambda` of the distance, a number. There is no ``"auto"``, which combines probabilities.

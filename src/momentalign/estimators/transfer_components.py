@@ -79,11 +79,11 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     Attributes
     ----------
-    weights_ : ndarray of shape (n_rows, n_components_)
+    weights_ : ndarray of shape (rows, components)
         W, one row per training row, those of the source first. Each component is a unit vector of the kernel's feature
         space, :math:`w^T K w = 1`, as in kernel PCA: with a linear kernel the projection of a row on a unit vector. Its
         sign is such that the largest of its weights in absolute value is positive.
-    eigenvalues_ : ndarray of shape (n_components_,)
+    eigenvalues_ : ndarray of shape (components,)
         Variance against distance of the components, falling.
     n_components_ : int
         The number of components found.

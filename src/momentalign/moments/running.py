@@ -216,7 +216,7 @@ class Moments:
         other
             Moments of the same order, cross and width.
         interval
-            The range [a, b] of the values: order j is weighted by 1/|b - a|^j (Proposition 1).
+            The range [a, b] of the values: order j is weighted by ``1/|b - a|^j`` (Proposition 1).
         n_moments
             The number of moments, at most the order, which is the default.
         """
