@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 # What shows in a few minutes whether every runtime dependency and every extra does its part.
 BOUNDS := tests/discrepancies tests/estimators/test_classifier.py tests/estimators/test_scikit_learn.py tests/workflow \
 	tests/test_cli.py tests/test_table_commands.py tests/data/tables tests/data/test_glyphs.py tests/data/test_image_files.py \
-	tests/training/deep/test_module.py tests/training/deep/test_metric.py tests/training/deep/test_export.py
+	tests/training/deep/test_module.py tests/training/deep/test_metric.py tests/training/deep/test_export.py \
+	tests/moments
 
 .PHONY: demo test test-all test-lowest test-newest bench bench-peers lint docs dist clean
 
@@ -17,18 +18,20 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
 test-all: lint
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
 
 # The package installed beside the lowest versions that pyproject.toml allows, and beside the newest there are.
 # Torch is the one of constraints.txt unless told otherwise, as in TORCH="torch==2.10".
 TORCH ?= $(shell grep "^torch==" constraints.txt)
 test-lowest: VERSIONS := --constraint constraints-lowest.txt
+test-lowest: WARNINGS := -W default::DeprecationWarning  # an old library may use what its newer neighbour deprecates
 test-newest: VERSIONS := --upgrade --upgrade-strategy eager
 test-lowest test-newest: test-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[deep,onnx,tables]" --group test
-	.venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,onnx,tables]" --group test
+	.venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(WARNINGS) $(BOUNDS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

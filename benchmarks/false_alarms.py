@@ -90,7 +90,7 @@ def per_window(draw: Draw, width: int, rows: int, pairs: int, *, forgetting: boo
     return Figure("false_alarms", name, alarms / pairs, at_least=low, at_most=high)
 
 
-def per_stream(references: int = 40, windows: int = 50) -> Iterator[Figure]:
+def per_stream(references: int = 20, windows: int = 50) -> Iterator[Figure]:
     """Streams without drift: alarms per window, and streams of ten windows' length with any alarm."""
     random = np.random.default_rng(1)
     alarms = []
@@ -121,7 +121,7 @@ def skewed(rows: Floats) -> Floats:
     return np.where(np.arange(rows.shape[1]) == 4, (drawn[:, None] - 4.0) / 2.0, rows)
 
 
-def delays(streams: int = 40) -> Iterator[Figure]:
+def delays(streams: int = 20) -> Iterator[Figure]:
     """Rows of drift until nine of ten streams raise an alarm that names the feature and the order."""
     for order, change in enumerate((shifted, stretched, skewed), start=1):
         random = np.random.default_rng(2)

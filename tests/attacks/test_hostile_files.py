@@ -231,6 +231,13 @@ def test_a_key_that_stands_twice_is_refused_even_with_the_right_digest(folder, f
     assert "a key stands twice" in _refuse(folder)
 
 
+def test_a_damaged_manifest_is_refused_before_it_is_parsed(folder, monkeypatch):
+    path = folder / "manifest.json"
+    path.write_bytes(path.read_bytes().replace(b"MANNClassifier", b"MANNClassifies"))
+    monkeypatch.setattr(checkpoints, "strict_json", lambda _: pytest.fail("it was parsed"))
+    assert "its content does not match its digest" in _refuse(folder)
+
+
 def test_a_manifest_laid_out_differently_is_refused(folder):
     path = folder / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8"))), encoding="utf-8")

@@ -224,7 +224,7 @@ def _wait_for_work(process, place, sign):
     """Wait until a command is past its imports and at work: it has a file, or has used some seconds of a core."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
-        if sign is None and _cpu_seconds(process.pid) > 7.0:
+        if sign is None and _cpu_seconds(process.pid) > 6.0:
             return
         if sign is not None and list(place.glob(sign)):
             return

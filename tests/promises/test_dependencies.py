@@ -14,9 +14,10 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "momentalign"
+TESTS_ELSEWHERE = ROOT / ".github" / "workflows" / "test.yml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-# Imported only for a caller who has them: Dask's own arrays come in, and torch brings Triton where CUDA is.
-BROUGHT_BY_THE_CALLER = {"dask", "triton"}
+# Torch brings it where CUDA is.
+COMES_WITH_TORCH = {"triton"}
 # Asked for by name: by `need`, by the export to ONNX, and by Lightning, whose default logger writes for TensorBoard.
 NAMED_ONLY = {"onnx", "onnxscript", "pyarrow", "tensorboard"}
 # What stands as a whole on a library that not everyone has; anything else can be imported without.
@@ -77,7 +78,7 @@ def modules_of(distributions):
 
 def test_every_import_is_declared():
     imported = imported_distributions()
-    declared = RUNTIME.keys() | EXTRAS.keys() | BROUGHT_BY_THE_CALLER
+    declared = RUNTIME.keys() | EXTRAS.keys() | COMES_WITH_TORCH
     assert {name: imported[name] for name in imported.keys() - declared} == {}
 
 
@@ -87,27 +88,22 @@ def test_every_dependency_is_imported():
     assert EXTRAS.keys() - imported.keys() == NAMED_ONLY
 
 
-def test_what_a_caller_brings_is_imported():
-    assert BROUGHT_BY_THE_CALLER <= imported_distributions().keys()
-
-
 def test_the_core_can_be_imported_without_extras():
-    refused = json.dumps(modules_of(EXTRAS.keys() | BROUGHT_BY_THE_CALLER))
+    refused = json.dumps(modules_of(EXTRAS.keys() | COMES_WITH_TORCH))
     command = [sys.executable, "-c", IMPORT_ALL, refused]
     failed = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert "momentalign.training.deep.lightning" in failed
     assert [name for name in failed if not name.startswith(NEEDS_MORE)] == []
 
 
-def test_the_lowest_constraints_are_the_lower_bounds():
-    lines = (ROOT / "constraints-lowest.txt").read_text().splitlines()
-    lowest = {name: str(found.specifier) for name, found in requirements(filter(is_requirement, lines)).items()}
+def test_the_lowest_versions_that_are_tried_are_the_lower_bounds():
+    text = (ROOT / "constraints-lowest.txt").read_text()
+    tried = requirements(line for line in text.splitlines() if not line.startswith("#"))
     bounds = {name: str(found.specifier).replace(">=", "==") for name, found in (RUNTIME | EXTRAS).items()}
-    assert lowest == bounds
-
-
-def is_requirement(line):
-    return bool(line) and not line.startswith("#")
+    torch = bounds.pop("torch")
+    assert {name: str(found.specifier) for name, found in tried.items()} == bounds
+    assert f'versions: lowest, python: "3.11", torch: "torch{torch}"' in TESTS_ELSEWHERE.read_text()
+    assert PROJECT["requires-python"] == ">=3.11"
 
 
 @pytest.mark.parametrize("name", sorted(RUNTIME | EXTRAS))

@@ -164,6 +164,7 @@ def test_a_folder_without_the_right_to_write_is_named(tmp_path):
         _check(entry, "Permission denied")
 
 
+@pytest.mark.long
 def test_a_failed_save_by_a_command_leaves_the_model_before(tmp_path):
     """The command line under a quota: exit code 2, one line, and the old model predicts on."""
     model = tmp_path / "model"

@@ -55,3 +55,30 @@ def test_a_header_is_read_without_the_numbers():
     header, start = read_header(packed[: len(packed) - 24])
     assert header["a"]["shape"] == [3]
     assert start == len(packed) - 24
+
+
+def _file(*tensors, numbers):
+    entries = ",".join(
+        f'"{name}":{{"dtype":"F32","shape":{shape},"data_offsets":[{begin},{end}]}}'
+        for name, shape, begin, end in tensors
+    )
+    header = f"{{{entries}}}".encode()
+    return bytearray(struct.pack("<Q", len(header)) + header + bytes(numbers))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "numbers", "words"),
+    [
+        ([("a", [2], 0, 8), ("b", [2], 12, 20)], 20, "'b' does not begin where the one before it ends"),
+        ([("a", [2], 0, 8), ("b", [2], 4, 12)], 12, "'b' does not begin where the one before it ends"),
+        ([("a", [2], 4, 12)], 12, "'a' does not begin where"),
+        ([("a", [2], 0, 8)], 9, "its tensors take 8 bytes of 9"),
+        ([("a", [2], 0, 8)], 7, "'a' has another size than its shape says"),
+        ([("a", [3], 0, 8)], 8, "'a' has another size than its shape says"),
+        ([("a", [-2], 0, 8)], 8, "'a' has no type and shape that are known"),
+        ([("a", [2], -8, 0)], 8, "'a' has no beginning and end"),
+    ],
+)
+def test_tensors_fill_the_file_without_a_gap_or_an_overlap(tensors, numbers, words):
+    with pytest.raises(ValueError, match=words):
+        unpack_tensors(_file(*tensors, numbers=numbers))

@@ -2,9 +2,9 @@ r"""Thresholds that windows without drift exceed at a stated rate, found by resa
 
 The reference is a sample itself and its error counts: B times both a reference of n and a window of w rows are drawn
 with replacement from the reference rows and compared as later the real ones (:mod:`momentalign.monitoring.comparison`;
-a bootstrap of both sides, Efron and Tibshirani 1993, Section 16.2). Every figure is divided by its own upper quantile, all at one
-level; the statistic T is the largest ratio. The quantiles come from B windows and their common factor, which makes the
-rate, from B others, since windows that chose ten quantiles seldom exceed them. Of these others
+a bootstrap of both sides, Efron and Tibshirani 1993, Section 16.2). Every figure is divided by its own upper quantile,
+all at one level; the statistic T is the largest ratio. The quantiles come from B windows and their common factor, which
+makes the rate, from B others, since windows that chose ten quantiles seldom exceed them. Of these others
 
 .. math:: \#\{b : T_b > 1\} \le \alpha (B + 1) - 1, \qquad
           p = \frac{1 + \#\{b : T_b \ge T\}}{B + 1}, \qquad T > 1 \iff p \le \alpha .
@@ -175,4 +175,4 @@ def _quantiles(figures: Floats, rate: float) -> Floats:
     ranks = np.sort(resamples - np.argsort(np.argsort(figures, axis=0), axis=0).max(axis=1))
     rank = ranks[_exceeding(rate, resamples)]
     between = (ordered[rank - 1] + ordered[min(rank, resamples - 1)]) / 2
-    return np.maximum(between, np.finfo(np.float64).tiny)
+    return np.asarray(np.maximum(between, np.finfo(np.float64).tiny))
