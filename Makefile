@@ -18,7 +18,7 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
 test-all: lint
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs --group fuzz
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
 
 # The package installed beside the lowest versions that pyproject.toml allows, and beside the newest there are.
