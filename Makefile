@@ -25,13 +25,12 @@ test-all: lint
 # Torch is the one of constraints.txt unless told otherwise, as in TORCH="torch==2.10".
 TORCH ?= $(shell grep "^torch==" constraints.txt)
 test-lowest: VERSIONS := --constraint constraints-lowest.txt
-test-lowest: WARNINGS := -W default::DeprecationWarning  # an old library may use what its newer neighbour deprecates
 test-newest: VERSIONS := --upgrade --upgrade-strategy eager
 test-lowest test-newest: test-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,onnx,tables]" --group test
-	.venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(WARNINGS) $(BOUNDS)
+	.venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

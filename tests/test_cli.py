@@ -178,3 +178,13 @@ def test_what_cannot_be_run_is_named(tmp_path):
     assert answer.returncode == 2
     assert "device 'abacus' cannot be used" in answer.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_library_that_is_not_installed_is_named_in_one_line(tmp_path):
+    program = (
+        "import sys; sys.modules['pytorch_lightning'] = None; from momentalign.cli import main; "
+        "sys.argv = ['momentalign', 'reproduce', 'digits']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "momentalign: Networks are adapted by Lightning: pip install momentalign[deep]\n"

@@ -71,7 +71,8 @@ def _mendable(error: Exception) -> str:
     """Return the message of an error the user can mend; raise any other."""
     from momentalign.errors import MomentAlignError
 
-    if isinstance(error, MomentAlignError):
+    missing = isinstance(error, ModuleNotFoundError) and "pip install momentalign[" in str(error)
+    if isinstance(error, MomentAlignError) or missing:
         return str(error)
     if hasattr(error, "format_message"):  # A wrong option or command; where its class lives depends on typer's version.
         return f"{error.format_message()} Try --help."
