@@ -14,12 +14,13 @@ BOUNDS := tests/discrepancies tests/estimators/test_classifier.py tests/estimato
 demo: $(READY)
 	$(BIN)/momentalign demo
 
+# One thread a worker: two of each on two cores would wait for each other.
 test: lint
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
 test-all: lint
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs --group fuzz
-	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
+	OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
 
 # The package installed beside the lowest versions that pyproject.toml allows, and beside the newest there are.
 # Torch is the one of constraints.txt unless told otherwise, as in TORCH="torch==2.10".

@@ -58,9 +58,9 @@ def percentages(words):
 @pytest.mark.parametrize(
     ("name", "gain"),
     [
-        ("artificial", 5),
+        pytest.param("artificial", 5, marks=pytest.mark.long),
         ("own_network", 20),
-        ("lightning", 10),
+        pytest.param("lightning", 10, marks=pytest.mark.long),
         ("reviews_of_another_category", 5),
         ("table_with_drift", 5),
     ],
@@ -75,6 +75,7 @@ def test_alignment_halves_the_error_on_the_second_instrument(show):
     assert 0.0 < aligned < 0.5 * plain < 0.5 * mean
 
 
+@pytest.mark.long
 def test_searches_without_labels_pick_a_weight_that_works(show):
     assert min(percentages(show("choosing_the_weight"))) > 95
 
@@ -86,6 +87,7 @@ def test_alignment_does_harm_where_shares_of_classes_differ(show):
     assert missing > missing_aligned + 5
 
 
+@pytest.mark.long
 def test_three_sources_are_better_than_each_alone_and_than_no_alignment(show):
     *alone, plain, _, three = percentages(show("several_sources"))
     assert three > max(alone) + 1
