@@ -1,7 +1,7 @@
 """What the distances cost beside each other: one forward and backward pass at 1,000 + 1,000 rows of 256 units.
 
-``python -m benchmarks.distance_costs`` prints the ratios to the CMD that docs/distances/index.md quotes, measured in
-turns on one core, medians. No bar: it is a table to choose by.
+``python -m benchmarks.distance_costs`` prints the ratios to the CMD, measured in turns on one core, medians.
+No bar: it is a table to choose by.
 """
 
 from __future__ import annotations
