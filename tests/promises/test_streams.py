@@ -49,12 +49,21 @@ def cluster(limit, folder):
         "silence_logs": logging.CRITICAL,
         "local_directory": str(folder),
     }
-    with dask.config.set(SETTINGS), LocalCluster(**settings) as workers, Client(workers) as client:
-        yield client
+    with pytest.MonkeyPatch.context() as patch:
+        # What measures the coverage of processes would take a good part of their memory.
+        for name in ("COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START"):
+            patch.delenv(name, raising=False)
+        with dask.config.set(SETTINGS), LocalCluster(**settings) as workers, Client(workers) as client:
+            yield client
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
+    # Loops are compiled here, once on a machine: on a worker the compiler would take its memory.
+    for writeable in (True, False):
+        block = np.zeros((8, WIDTH))
+        block.flags.writeable = writeable
+        ma.Moments().update(block)
     with cluster(LIMIT, tmp_path_factory.mktemp("dask")) as client:
         yield client
 

@@ -213,7 +213,7 @@ def _from_array(sample: Any, name: str) -> Tensor:
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
     # Torch knows neither negative strides nor read-only memory nor foreign byte order.
     array = np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
-    if min(array.strides) < 0:  # an axis of one entry counts as contiguous whatever its stride
+    if any(stride < 0 for stride in array.strides):  # an axis of one entry counts as contiguous whatever its stride
         array = array.copy()
     return torch.from_numpy(array)
 
