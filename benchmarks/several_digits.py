@@ -23,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from momentalign.data.device_batches import DeviceBatches
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.discrepancies.several_domains import multi_domain_cmd
-from momentalign.experiments.digit_cells import CLASSES, RECIPE, WIDTH, Recipe, _accuracy, _on_device
+from momentalign.experiments.digit_cells import CLASSES, RECIPE, WIDTH, Recipe, accuracy_of, digits_on_device
 from momentalign.networks.digit_cnn import EMBEDDING_INTERVAL, DigitCNN
 
 DOMAINS = ("mnist", "mnist-m", "svhn", "synth")
@@ -36,7 +36,7 @@ def main() -> None:
     """Print one JSON line per target."""
     arguments = _arguments()
     recipe = Recipe(steps=arguments.steps, batch_size=arguments.batch_size, synth_size=arguments.synth_size)
-    read = partial(_on_device, synth_size=recipe.synth_size, folder=arguments.data, device=arguments.device)
+    read = partial(digits_on_device, synth_size=recipe.synth_size, folder=arguments.data, device=arguments.device)
     for target in arguments.targets:
         started = time.perf_counter()
         sources = [name for name in DOMAINS if name != target]
@@ -47,7 +47,7 @@ def main() -> None:
             for chosen, way in zip(choices, ways, strict=True):
                 trained = train([read(name, "train") for name in chosen], read(target, "train"), way, seed, recipe)
                 name = f"{way}, {chosen[0] if len(chosen) == 1 else 'all'}"
-                figures.setdefault(name, []).append(_accuracy(trained, *read(target, "test"), recipe))
+                figures.setdefault(name, []).append(accuracy_of(trained, *read(target, "test"), recipe))
         means = {name: round(100 * sum(values) / len(values), 2) for name, values in figures.items()}
         opponents = [value for name, value in means.items() if name not in ("several, all", "cmd, all")]
         print(

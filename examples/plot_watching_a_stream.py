@@ -6,6 +6,8 @@ A model was adapted to readings of a machine. While it works, a monitor compares
 readings with those, and says when they have left, which feature moved, and in which moment.
 """
 
+import json
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -36,10 +38,14 @@ monitor = ma.DriftMonitor(readings(random, 5000), window=1000, false_alarm_rate=
 # %%
 # Four thousand rows as ever, then the bearing wears
 # --------------------------------------------------
-# Rows may come in any number at a time. An alarm is raised where the statistic exceeds 1.
+# Rows may come in any number at a time. An alarm is raised where the statistic exceeds 1. On the way the program is
+# stopped once; a monitor is plain JSON, without rows, and goes on to the last bit.
 
 seen, statistics = [], []
 for batch in range(60):
+    if batch == 20:
+        kept = json.dumps(monitor.to_dict())
+        monitor = ma.DriftMonitor.from_dict(json.loads(kept))
     judgement = monitor.update(readings(random, 100, worn=batch >= 40))
     if judgement is not None:
         seen.append(100 * (batch + 1))

@@ -30,7 +30,7 @@ def test_two_files_have_a_shift_and_the_target_no_labels(tmp_path):
 
 
 @pytest.fixture
-def show(monkeypatch, capsys):
+def show(capsys):
     """Run one example of the gallery in this process and return what it printed."""
     import matplotlib
 
@@ -38,12 +38,12 @@ def show(monkeypatch, capsys):
     import matplotlib.pyplot as plt
 
     def run_example(name):
-        started = time.perf_counter()
+        started = time.process_time()  # what others do on the machine does not count
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             runpy.run_path(str(EXAMPLES / f"plot_{name}.py"))
         assert plt.get_fignums(), "an example of the gallery draws something"
-        assert time.perf_counter() - started < 240, "a minute on two free cores"
+        assert time.process_time() - started < 60, "an example of the gallery takes less than a minute"
         return capsys.readouterr().out
 
     yield run_example
@@ -116,11 +116,3 @@ def test_review_files_hold_both_categories(tmp_path):
     assert books.shape == (2000, 201)
     assert (books["opinion"] == "good").sum() == 1000
     assert len((tmp_path / "kitchen.svmlight").read_text().splitlines()) == 2000
-
-
-def test_a_stream_is_watched_over_a_restart(tmp_path):
-    said = run("watch_a_stream.py", tmp_path / "watch.json").splitlines()
-    assert said[0] == "0 alarms in 4,000 rows without a change"
-    assert len(said) > 5
-    assert all("'vibration' in order 3 by +" in line for line in said[1:])
-    assert all(name not in line for line in said for name in ("temperature", "stops"))

@@ -98,14 +98,14 @@ def test_the_weight_of_the_cmd_is_over_the_root_of_the_width(usual, digit_folder
 
 def test_a_change_changes_the_recipe_and_reads_nothing_again(usual, digit_folder):
     before = usual("cmd")["orders"]
-    kept = digit_cells._on_device.cache_info().currsize
+    kept = digit_cells.digits_on_device.cache_info().currsize
     change = {"n_moments": 3, "epochs": 1, "decay": 0.0, "balanced": False, "standardized": False}
     assert np.shape(train(digit_folder, change=change)["orders"]) == (2, 3)
     change = {"augmentation": {"rotation": 0.0, "scale": 0.0, "shift": 0.0, "channel_inversion": 0.0}}
     still = train(digit_folder, change=change)["orders"]
     assert still[0] == before[0]
     assert still[-1] != before[-1]
-    assert digit_cells._on_device.cache_info().currsize == kept
+    assert digit_cells.digits_on_device.cache_info().currsize == kept
 
 
 def test_a_change_is_of_some_fields_only():

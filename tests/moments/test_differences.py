@@ -1,17 +1,12 @@
 import numpy as np
 import pytest
 
-from momentalign.discrepancies import rounding
 from momentalign.moments.central_sums import dense_sums
-from momentalign.moments.differences import ROUNDING_ERRORS, _size, difference_terms
+from momentalign.moments.differences import _size, difference_terms
 
 
 def sums(rows, orders=5):
     return dense_sums(np.asarray(rows, dtype=float), None, orders, crossed=False)
-
-
-def test_a_rounding_error_is_as_many_digits_as_elsewhere():
-    assert ROUNDING_ERRORS == rounding.ROUNDING_ERRORS
 
 
 @pytest.mark.parametrize("orders", [2, 3, 4, 5, 9, 10])

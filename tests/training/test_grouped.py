@@ -17,7 +17,7 @@ MEMBERS = [Member(0), Member(1, 1.0, CMDLoss(3)), Member(2, 0.5, CMDLoss(5))]
 
 def _grouped(tasks, recipe):
     engine = GroupedEngine(tasks, recipe, [MEMBERS] * len(tasks), device="cpu")
-    return stack._run(engine, tasks[0], recipe, MEMBERS * len(tasks), None)
+    return stack.run_engine(engine, tasks[0], recipe, MEMBERS * len(tasks), None)
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
@@ -77,7 +77,7 @@ def test_members_of_each_task_are_its_own(make_task):
     tasks = [make_task(seed=seed) for seed in range(2)]
     own = [[Member(5, 1.0, CMDLoss(2)), Member(6)], [Member(7), Member(8, 2.0, CMDLoss(3))]]
     engine = GroupedEngine(tasks, RECIPE, own, device="cpu")
-    together = stack._run(engine, tasks[0], RECIPE, [member for members in own for member in members], None)
+    together = stack.run_engine(engine, tasks[0], RECIPE, [member for members in own for member in members], None)
     alone = [
         network for task, members in zip(tasks, own, strict=True) for network in train_stack(task, RECIPE, members)
     ]

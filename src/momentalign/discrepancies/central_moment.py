@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from typing import Any, Literal, Self, TypeAlias, overload
+from typing import Any, Literal, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -25,23 +25,36 @@ from momentalign.discrepancies.chunked import chunked_terms
 from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
 from momentalign.discrepancies.fused.choice import fast_terms
 from momentalign.discrepancies.ranks import joined_cmd, joined_range, read_group
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
+from momentalign.discrepancies.rounding import guarded_norm
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.moments.intervals import interval_length
+from momentalign.moments.rounding import ROUNDING_ERRORS
 from momentalign.moments.sample import (
     full_precision,
-    mean_difference,
     read_order,
     read_pair,
     refuse_non_finite,
     sample_moments,
 )
 
-__all__ = ["CMDLoss", "Interval", "cmd", "cmd_terms", "stacked_terms"]
+__all__ = ["CMDLoss", "Interval", "cmd", "cmd_terms", "marginal_terms", "stacked_terms"]
 
 REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower the order"
 Interval: TypeAlias = tuple[float, float] | Literal["data"]
+
+
+class Marginal(Protocol):
+    """Moments of a sample or of a stack of them, as in :class:`~momentalign.moments.sample.SampleMoments`."""
+
+    @property
+    def shift(self) -> Tensor: ...
+    @property
+    def residual(self) -> Tensor: ...
+    @property
+    def central(self) -> Tensor: ...
+    @property
+    def magnitude(self) -> Tensor: ...
 
 
 @overload
@@ -245,16 +258,7 @@ def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: floa
     """Return the terms (..., n_moments) of stacked samples (..., rows, width); arguments are taken as checked."""
     of_source = sample_moments(source, n_moments, scale=scale)
     of_target = sample_moments(target, n_moments, scale=scale)
-    sizes = of_source.magnitude + of_target.magnitude
-    # The difference of the means is put together from these parts, each of them rounded.
-    shifts = ((of_source.shift - of_target.shift) / scale).abs()
-    parts = shifts + of_source.residual.detach().abs() + of_target.residual.detach().abs()
-    sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
-    level = ROUNDING_ERRORS * torch.finfo(source.dtype).eps * sizes
-    differences = torch.cat(
-        [mean_difference(of_source, of_target).unsqueeze(-2), of_source.central - of_target.central], -2
-    )
-    terms = guarded_norm(differences, torch.linalg.vector_norm(level, dim=-1))
+    terms = marginal_terms(of_source, of_target, scale=scale)
     if cross == 1:
         return terms
     if cross == 2:
@@ -262,6 +266,19 @@ def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: floa
     else:
         crossed = monomial_norms(of_source.centred, of_target.centred, cross)
     return torch.cat([terms[..., :1], crossed, terms[..., cross:]], -1)
+
+
+def marginal_terms(source: Marginal, target: Marginal, *, scale: float) -> Tensor:
+    """Return the terms (..., order) of moments in units of `scale`, zero where they are at their rounding level."""
+    between = (source.shift - target.shift) / scale
+    means = between + (source.residual - target.residual)
+    # The difference of the means is put together from these parts, each of them rounded.
+    parts = between.abs() + source.residual.detach().abs() + target.residual.detach().abs()
+    sizes = source.magnitude + target.magnitude
+    sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
+    level = ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * sizes
+    differences = torch.cat([means, source.central - target.central], -2)
+    return guarded_norm(differences, torch.linalg.vector_norm(level, dim=-1))
 
 
 def _read_and_compute(

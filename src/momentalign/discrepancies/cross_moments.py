@@ -16,7 +16,8 @@ from torch import Tensor
 
 from momentalign.discrepancies.fused.choice import is_ordinary
 from momentalign.discrepancies.fused.symmetric import squares_and_sizes, squares_gradient
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm, guarded_root
+from momentalign.discrepancies.rounding import guarded_norm, guarded_root
+from momentalign.moments.rounding import ROUNDING_ERRORS
 from momentalign.moments.sample import monomials
 
 __all__ = ["cross_variance_norm", "monomial_norms", "symmetric_polynomials"]

@@ -21,8 +21,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
+from momentalign.discrepancies.rounding import guarded_norm
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.moments.rounding import ROUNDING_ERRORS
 from momentalign.moments.sample import full_precision, read_pair
 
 __all__ = ["joined_cmd", "joined_range", "read_group"]

@@ -9,11 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["ROUNDING_ERRORS", "guarded_norm", "guarded_root"]
-
-# A difference this many rounding errors above zero is a difference; below, it is noise and so is its gradient. Sums of
-# some hundred rows err by about as many.
-ROUNDING_ERRORS = 32.0
+__all__ = ["guarded_norm", "guarded_root"]
 
 
 def guarded_norm(difference: Tensor, level: Tensor) -> Tensor:

@@ -16,40 +16,29 @@ Here these are central moments, and the sum of their norms.
 
 from __future__ import annotations
 
-import math
-import numbers
-from collections.abc import Callable, Sequence
-from itertools import combinations, product
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args, overload
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self, overload
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS, guarded_norm
+from momentalign.discrepancies.central_moment import marginal_terms
+from momentalign.discrepancies.domain_pairs import (
+    Between,
+    DomainWeights,
+    along,
+    mean_of_pairs,
+    read_between,
+    read_domain_weights,
+    weights_of,
+)
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.intervals import interval_length
 from momentalign.moments.sample import full_precision, read_order, read_sample, refuse_non_finite, sample_moments
 
-__all__ = [
-    "TEMPERATURE",
-    "Between",
-    "DomainWeights",
-    "MultiDomainCMDLoss",
-    "mean_of_pairs",
-    "multi_domain_cmd",
-    "read_between",
-    "read_domain_weights",
-    "refuse_other_count",
-    "stacked_domains",
-]
+__all__ = ["MultiDomainCMDLoss", "multi_domain_cmd", "stacked_domains"]
 
-Between: TypeAlias = Literal["pooled", "pairs", "barycentre"]
-DomainWeights: TypeAlias = Literal["equal", "size", "similarity"] | Sequence[float]
-Compare: TypeAlias = Callable[[Sequence[int], Sequence[int]], Tensor]
-
-# A source this part of the mean distance farther away weighs 1/e as much.
-TEMPERATURE = 0.2
 REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower n_moments"
 
 
@@ -206,34 +195,6 @@ class _Settings:
         )
 
 
-def read_between(value: object) -> Between:
-    """Return which domains are compared, or say what can be meant."""
-    for known in get_args(Between):
-        if isinstance(value, str) and value == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInputError(f'between must be "pooled", "pairs" or "barycentre", got {value!r}.')
-
-
-def read_domain_weights(value: object) -> Literal["equal", "size", "similarity"] | tuple[float, ...]:
-    """Return the weights of the domains as a name or as numbers, or say what is wrong with them."""
-    for known in ("equal", "size", "similarity"):
-        if isinstance(value, str) and value == known:
-            return known
-    if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise InvalidInputError(
-            f'domain_weights must be "equal", "size", "similarity" or one number per source, got {value!r}.'
-        )
-    weights = tuple(value)
-    if not all(isinstance(weight, numbers.Real) and not isinstance(weight, bool) for weight in weights):
-        raise InvalidTypeError(f"domain_weights must hold numbers, got {value!r}; try [1.0, 2.0] for two sources.")
-    found = tuple(float(weight) for weight in weights)
-    if not all(math.isfinite(weight) and weight >= 0.0 for weight in found) or sum(found) <= 0.0:
-        raise InvalidInputError(
-            f"domain_weights must be finite, none negative and one positive at least, got {value!r}."
-        )
-    return found
-
-
 def stacked_domains(
     sources: Sequence[Tensor],
     targets: Sequence[Tensor],
@@ -251,80 +212,14 @@ def stacked_domains(
     sizes = [sample.shape[-2] for sample in samples]
 
     def compare(left: Sequence[int], right: Sequence[int]) -> Tensor:
-        return _distances(domains.take(left), domains.take(right), scale)
+        return marginal_terms(domains.take(left), domains.take(right), scale=scale).sum(-1)
 
     if between != "barycentre":
         return mean_of_pairs(compare, sizes, len(sources), between=between, weights=weights)
-    shares = _weights(compare, sizes, len(sources), weights)
+    shares = weights_of(compare, sizes, len(sources), weights)
     shares = shares / shares.sum(0)
-    distances = _distances(domains, domains.mean(shares, scale), scale)
-    return (_along(shares, distances) * distances).sum(0) / (1.0 - shares.square().sum(0)).to(distances)
-
-
-def mean_of_pairs(
-    compare: Compare, sizes: Sequence[int], n_sources: int, *, between: Between, weights: DomainWeights
-) -> Tensor:
-    """Return the weighted mean of the distances of pairs of domains, whatever the distance.
-
-    ``compare(left, right)`` gives the distances (pairs, ...) of domains by their numbers, sources first; `sizes` are
-    their numbers of rows. For ``"pooled"`` there is one target.
-
-    Examples
-    --------
-    >>> places = torch.tensor([0.0, 1.0, 3.0])
-    >>> def compare(left, right):
-    ...     return (places[list(left)] - places[list(right)]).abs()
-    >>> [mean_of_pairs(compare, [9, 9, 9], 2, between=way, weights="equal").item() for way in ("pooled", "pairs")]
-    [2.5, 2.0]
-    """
-    own = _weights(compare, sizes, n_sources, weights)
-    if between == "pooled":
-        pairs = [(source, n_sources) for source in range(n_sources)]
-        factors = own[:n_sources]
-    else:
-        pairs = list(combinations(range(len(sizes)), 2))
-        factors = torch.stack([own[left] * own[right] for left, right in pairs])
-    left, right = zip(*pairs, strict=True)
-    distances = compare(left, right)
-    return (_along(factors, distances) * distances).sum(0) / factors.sum(0).to(distances)
-
-
-def _weights(compare: Compare, sizes: Sequence[int], n_sources: int, weights: DomainWeights) -> Tensor:
-    """The weights u of all domains, sources first: (domains,), or (domains, ...) where they depend on the samples."""
-    n_targets = len(sizes) - n_sources
-    if weights == "similarity":
-        return _nearness(compare, n_sources, n_targets)
-    if weights == "equal":
-        return torch.ones(len(sizes), dtype=torch.float64)
-    if weights == "size":
-        return torch.tensor(sizes, dtype=torch.float64)
-    refuse_other_count(weights, n_sources)
-    mean = math.fsum(weights) / n_sources
-    return torch.tensor([*(weight / mean for weight in weights), *[1.0] * n_targets], dtype=torch.float64)
-
-
-def refuse_other_count(weights: DomainWeights, n_sources: int) -> None:
-    """Raise where weights are numbers, but not one per source."""
-    if not isinstance(weights, str) and len(weights) != n_sources:
-        raise InvalidInputError(
-            f"domain_weights has {len(weights)} numbers for {n_sources} sources; give one number per source."
-        )
-
-
-def _nearness(compare: Compare, n_sources: int, n_targets: int) -> Tensor:
-    """Weights that fall with the distance to the targets; the temperature follows the distances as they shrink."""
-    with torch.no_grad():
-        left, right = zip(*product(range(n_sources), range(n_sources, n_sources + n_targets)), strict=True)
-        pairs = compare(left, right)
-        far = pairs.reshape(n_sources, n_targets, *pairs.shape[1:]).mean(1)
-        mean = far.mean(0)
-        near = n_sources * torch.softmax(-far / (TEMPERATURE * torch.where(mean > 0, mean, 1.0)), 0)
-        return torch.cat([near, near.new_ones(n_targets, *near.shape[1:])])
-
-
-def _along(factors: Tensor, values: Tensor) -> Tensor:
-    """Factors (n,) or (n, ...) as they multiply values (n, ...)."""
-    return factors.to(values).reshape(*factors.shape, *[1] * (values.ndim - factors.ndim))
+    distances = marginal_terms(domains, domains.mean(shares, scale), scale=scale).sum(-1)
+    return (along(shares, distances) * distances).sum(0) / (1.0 - shares.square().sum(0)).to(distances)
 
 
 class _Moments(NamedTuple):
@@ -353,7 +248,7 @@ class _Moments(NamedTuple):
         """The barycentre, as one domain."""
 
         def average(parts: Tensor) -> Tensor:
-            return (_along(shares, parts) * parts).sum(0, keepdim=True)
+            return (along(shares, parts) * parts).sum(0, keepdim=True)
 
         shift = average(self.shift)
         offsets = (self.shift - shift) / scale
@@ -361,18 +256,6 @@ class _Moments(NamedTuple):
         # The mean is put together from these offsets, each of them rounded.
         magnitude = torch.cat([magnitude[..., :1, :] + average(offsets.abs()), magnitude[..., 1:, :]], -2)
         return type(self)(shift, average(offsets + self.residual), average(self.central), magnitude)
-
-
-def _distances(left: _Moments, right: _Moments, scale: float) -> Tensor:
-    """CMDs (domains, ...) of domains on the left to those on the right, guarded as for two samples."""
-    between = (left.shift - right.shift) / scale
-    means = between + (left.residual - right.residual)
-    parts = between.abs() + left.residual.detach().abs() + right.residual.detach().abs()
-    sizes = left.magnitude + right.magnitude
-    sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
-    level = ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * sizes
-    differences = torch.cat([means, left.central - right.central], -2)
-    return guarded_norm(differences, torch.linalg.vector_norm(level, dim=-1)).sum(-1)
 
 
 def _read_lists(sources: object, targets: object) -> tuple[list[Tensor], list[Tensor]]:

@@ -16,15 +16,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
-from momentalign.discrepancies.maximum_mean import MMDLoss
-from momentalign.discrepancies.several_domains import (
+from momentalign.discrepancies.domain_pairs import (
     Between,
     DomainWeights,
-    MultiDomainCMDLoss,
     read_between,
     read_domain_weights,
     refuse_other_count,
 )
+from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.several_domains import MultiDomainCMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domain_moments import moments_by_domain
 from momentalign.estimators.domains import Domains, domain_ids, with_rows_of_every_domain

@@ -37,7 +37,19 @@ from momentalign.training.deep.module import DeepAdaptation
 from momentalign.training.deep.random_state import kept_random_state, seed_everything
 from momentalign.version import __version__
 
-__all__ = ["METHODS", "RECIPE", "TASKS", "Method", "Recipe", "compute", "identity", "load_digits", "samples"]
+__all__ = [
+    "METHODS",
+    "RECIPE",
+    "TASKS",
+    "Method",
+    "Recipe",
+    "accuracy_of",
+    "compute",
+    "digits_on_device",
+    "identity",
+    "load_digits",
+    "samples",
+]
 
 TASKS = {"svhn->mnist": ("svhn", "mnist"), "mnist->mnist-m": ("mnist", "mnist-m"), "synth->svhn": ("synth", "svhn")}
 SYNTH_SEED, SYNTH_TEST_SEED, SYNTH_TEST_SIZE = 0, 1, 5_000
@@ -108,7 +120,7 @@ def load_digits(name: str, split: str, recipe: Recipe, folder: str | None) -> Di
 
 
 @cache
-def _on_device(name: str, split: str, synth_size: int, folder: str | None, device: str) -> tuple[Tensor, Tensor]:
+def digits_on_device(name: str, split: str, synth_size: int, folder: str | None, device: str) -> tuple[Tensor, Tensor]:
     """Images as bytes and labels, on the device that trains, kept for the next cell, also one of a changed recipe."""
     images, labels = load_digits(name, split, Recipe(synth_size=synth_size), folder)
     place = open_device(device)
@@ -123,7 +135,7 @@ def compute(cell: Cell, *, recipe: Recipe = RECIPE, folder: str | None = None, d
     """
     recipe = _changed(recipe, cell.get("change", {}))
     source, target = TASKS[cell["task"]]
-    read = partial(_on_device, synth_size=recipe.synth_size, folder=folder, device=device)
+    read = partial(digits_on_device, synth_size=recipe.synth_size, folder=folder, device=device)
     started = time.perf_counter()
     network, orders = _train(
         METHODS[cell["method"]], read(source, "train"), read(target, "train"), cell["seed"], recipe, device
@@ -135,7 +147,7 @@ def compute(cell: Cell, *, recipe: Recipe = RECIPE, folder: str | None = None, d
     unlabelled /= unlabelled.sum(axis=1, keepdims=True)
     result = {
         "accuracy": float(right.float().mean()),
-        "source_accuracy": _accuracy(network, *read(source, "test"), recipe),
+        "source_accuracy": accuracy_of(network, *read(source, "test"), recipe),
         "scores": {
             "nuclear_norm": nuclear_norm(probabilities=unlabelled),
             "mutual_information": mutual_information(probabilities=unlabelled),
@@ -262,7 +274,8 @@ def _inputs(images: Tensor, recipe: Recipe) -> list[Tensor]:
     ]
 
 
-def _accuracy(network: DigitCNN, images: Tensor, labels: Tensor, recipe: Recipe) -> float:
+def accuracy_of(network: DigitCNN, images: Tensor, labels: Tensor, recipe: Recipe) -> float:
+    """Return the part of images given as bytes whose digit a network knows."""
     return float((_probabilities(network, images, recipe).argmax(1) == labels).float().mean())
 
 

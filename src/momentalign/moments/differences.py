@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError
 from momentalign.moments.central_sums import CentralSums
+from momentalign.moments.rounding import ROUNDING_ERRORS
 
-__all__ = ["ROUNDING_ERRORS", "difference_terms"]
+__all__ = ["difference_terms"]
 
 Floats = NDArray[np.float64]
 
-# A difference this many rounding errors above zero is a difference; below, it is noise.
-ROUNDING_ERRORS = 32.0
 # Every row may have been merged alone, and errors grow with the root of the number of merges; streams of more batches
 # than this are no worse, and weights of any size are no rows.
 _MOST_MERGES = 10**7

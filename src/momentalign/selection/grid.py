@@ -15,8 +15,8 @@ from sklearn.model_selection import ParameterGrid
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.domain_pairs import read_between, read_domain_weights
 from momentalign.discrepancies.maximum_mean import MMDLoss
-from momentalign.discrepancies.several_domains import read_between, read_domain_weights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.domains import naming

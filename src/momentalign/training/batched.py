@@ -21,6 +21,7 @@ from momentalign.training.recipe import EpochFigures, LossName, Member, Optimize
 __all__ = [
     "HUBER_DELTA",
     "BatchedEngine",
+    "RowReader",
     "absolute_error",
     "cross_entropy",
     "huber_error",
@@ -60,12 +61,12 @@ class BatchedEngine:
         self._members = list(members)
         self._epoch = recipe.epoch(task)
         self._domains = (task.source_domains, task.target_domains) if task.has_several_domains else None
-        self._source = _RowReader(task.source, self._device, dtype)
-        self._target = None if task.target is None else _RowReader(task.target, self._device, dtype)
+        self._source = RowReader(task.source, self._device, dtype)
+        self._target = None if task.target is None else RowReader(task.target, self._device, dtype)
         self._loss, self._accuracy = LOSSES[recipe.loss]
         self._labels = torch.as_tensor(task.labels, device=self._device)
         if task.validation is not None and task.validation_labels is not None:
-            self._validation = _RowReader(task.validation, self._device, dtype)
+            self._validation = RowReader(task.validation, self._device, dtype)
             self._validation_labels = torch.as_tensor(task.validation_labels, device=self._device)
             self._validation_rows = np.arange(task.validation.shape[0])
         starts = [member.start(task, recipe) for member in members]
@@ -155,7 +156,7 @@ class BatchedEngine:
         return hidden, torch.matmul(hidden, self._parameters[-2]) + self._parameters[-1]
 
 
-class _RowReader:
+class RowReader:
     """Rows of a matrix as tensors: dense data move to the device once, sparse rows are made dense batch by batch."""
 
     def __init__(self, matrix: Matrix, device: torch.device, dtype: torch.dtype) -> None:
@@ -164,6 +165,7 @@ class _RowReader:
         self._dense = None if self._sparse is not None else torch.tensor(matrix, dtype=dtype, device=device)
 
     def __call__(self, rows: Rows) -> Tensor:
+        """Return some rows, by their numbers."""
         if self._dense is None:
             assert self._sparse is not None  # noqa: S101
             return torch.tensor(self._sparse[rows].toarray(), dtype=self._dtype, device=self._device)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import torch
 
 from momentalign.networks.shallow import Layer
-from momentalign.training.batched import BatchedEngine, _RowReader
+from momentalign.training.batched import BatchedEngine, RowReader
 from momentalign.training.compiled import CompiledEngine, CompiledTask, announce_compilation, is_compilable
 from momentalign.training.recipe import Engine, EpochFigures, Member, Recipe, Task
 
@@ -136,8 +136,8 @@ class _BatchedParts(BatchedEngine):
         self._epoch = self._recipe.epoch(task)
         # What was moved last goes before the next is.
         del self._source, self._target
-        self._source = _RowReader(task.source, self._device, self._dtype)
-        self._target = None if task.target is None else _RowReader(task.target, self._device, self._dtype)
+        self._source = RowReader(task.source, self._device, self._dtype)
+        self._target = None if task.target is None else RowReader(task.target, self._device, self._dtype)
         self._labels = torch.as_tensor(task.labels, device=self._device)
 
     def state(self) -> Any:

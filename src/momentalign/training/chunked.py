@@ -21,7 +21,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.carried import CarryingEngine, is_compiled, open_engine
 from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, TrainedNetwork, ValidationFigures
-from momentalign.training.stack import EpochReport, _run
+from momentalign.training.stack import EpochReport, run_engine
 
 __all__ = ["ChunkedTask", "Labelled", "blocks", "count_batches", "stream_batches", "train_chunks"]
 
@@ -82,7 +82,7 @@ def train_chunks(
         )
     compiled = is_compiled(_as_large(chunked), recipe, member, device=device)
     inner = open_engine(chunked.empty, recipe, member, device=device, compiled=compiled)
-    (network,) = _run(_ChunkedEngine(inner, chunked, recipe), chunked.empty, recipe, [member], progress)
+    (network,) = run_engine(_ChunkedEngine(inner, chunked, recipe), chunked.empty, recipe, [member], progress)
     return network
 
 

@@ -20,8 +20,8 @@ from momentalign.data.pairing import domain_sizes
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.domain_pairs import refuse_other_count
 from momentalign.discrepancies.maximum_mean import MMDLoss
-from momentalign.discrepancies.several_domains import refuse_other_count
 from momentalign.moments.intervals import interval_length
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.recipe import Distance, EpochFigures, Member, OptimizerName, Recipe, Task, ValidationFigures

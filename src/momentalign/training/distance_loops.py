@@ -17,7 +17,7 @@ from momentalign.discrepancies.fused.kernels import (
     reordered,
     sample_statistics,
 )
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS
+from momentalign.moments.rounding import ROUNDING_ERRORS
 
 __all__ = [
     "CMD",

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from momentalign.discrepancies.domain_pairs import TEMPERATURE
 from momentalign.discrepancies.fused.kernels import (
     compiled,
     discrepancy_gradient,
     discrepancy_terms,
     sample_statistics,
 )
-from momentalign.discrepancies.several_domains import TEMPERATURE
 from momentalign.training.distance_loops import FLOAT32_EPSILON
 
 __all__ = ["BARYCENTRE", "EQUAL", "NUMBERS", "PAIRS", "POOLED", "SIMILARITY", "SIZE", "add_domains"]

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from momentalign.discrepancies.adversarial import AdversarialLoss, stacked_adversarial
 from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
 from momentalign.discrepancies.correlation import CORALLoss, stacked_coral
+from momentalign.discrepancies.domain_pairs import Between, DomainWeights, mean_of_pairs
 from momentalign.discrepancies.maximum_mean import MMDLoss, stacked_mmd
-from momentalign.discrepancies.several_domains import Between, DomainWeights, mean_of_pairs, stacked_domains
+from momentalign.discrepancies.several_domains import stacked_domains
 from momentalign.errors import InvalidInputError
 from momentalign.moments.intervals import interval_length
 from momentalign.training.recipe import Distance, Member

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from momentalign.data.pairing import Rows, balanced_order, domain_batches, paired_batches
-from momentalign.discrepancies.several_domains import Between, DomainWeights
+from momentalign.discrepancies.domain_pairs import Between, DomainWeights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.shallow import Initializer, Layer, Matrix, initial_layers
 

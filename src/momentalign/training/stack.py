@@ -31,7 +31,7 @@ from momentalign.training.recipe import (
     ValidationFigures,
 )
 
-__all__ = ["EpochReport", "train_stack", "train_tasks"]
+__all__ = ["EpochReport", "run_engine", "train_stack", "train_tasks"]
 
 
 # A loss or a weight beyond this, or one that is not a number, is none any more.
@@ -80,11 +80,11 @@ def train_stack(
         announce_compilation()
         engines = [CompiledEngine(laid_out, task, recipe, [member]) for member in members]
         calls = [
-            delayed(_run)(engine, task, recipe, [member], progress)
+            delayed(run_engine)(engine, task, recipe, [member], progress)
             for engine, member in zip(engines, members, strict=True)
         ]
         return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
-    return _run(BatchedEngine(task, recipe, members, device=device), task, recipe, members, progress)
+    return run_engine(BatchedEngine(task, recipe, members, device=device), task, recipe, members, progress)
 
 
 def train_tasks(
@@ -106,7 +106,7 @@ def train_tasks(
             train_stack(task, recipe, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
         ]
     engine = GroupedEngine(tasks, recipe, each, device=device)
-    trained = _run(engine, tasks[0], recipe, [member for own in each for member in own], None)
+    trained = run_engine(engine, tasks[0], recipe, [member for own in each for member in own], None)
     return [trained[start : start + len(each[0])] for start in range(0, len(trained), len(each[0]))]
 
 
@@ -121,7 +121,7 @@ def _members_of(tasks: Sequence[Task], members: Sequence[Member] | Sequence[Sequ
     return each
 
 
-def _run(
+def run_engine(
     engine: Engine,
     task: Task,
     recipe: Recipe,

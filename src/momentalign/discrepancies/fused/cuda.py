@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from momentalign.discrepancies.fused import triton_kernels as kernels
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS
+from momentalign.moments.rounding import ROUNDING_ERRORS
 
 __all__ = ["CUDABackend"]
 

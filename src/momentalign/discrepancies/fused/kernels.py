@@ -20,7 +20,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numba import njit
 
-from momentalign.discrepancies.rounding import ROUNDING_ERRORS
+from momentalign.moments.rounding import ROUNDING_ERRORS
 
 __all__ = [
     "compiled",
