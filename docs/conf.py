@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import sphinx.ext.autosummary
+
 from momentalign.version import __version__
 
 HERE = Path(__file__).parent
@@ -20,6 +22,7 @@ extensions = [
     "mathml",
     "myst_parser",
     "numpydoc",
+    "readable",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
@@ -32,10 +35,12 @@ suppress_warnings = ["config.cache"]  # sphinx-gallery's settings hold functions
 # Pages
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
+highlight_language = "none"  # a block without a language is a command or its output
 root_doc = "index"
 
 # Reference
 autosummary_generate = True
+sphinx.ext.autosummary.WELL_KNOWN_ABBREVIATIONS += ("Eq.", "Eqs.")  # a sentence goes on behind them
 autodoc_typehints = "none"  # numpydoc shows what the docstring says
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -51,6 +56,10 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "remove_config_comments": True,
     "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+    "capture_repr": (),  # what a line returns is not what it prints
+    "image_srcset": ["2x"],
     "abort_on_example_error": True,
     "min_reported_time": 1,
     "within_subsection_order": "gallery_order.ReadingOrder",

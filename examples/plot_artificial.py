@@ -36,7 +36,8 @@ for name, model in {"plain": plain, "aligned": aligned}.items():
 # %%
 # Where the boundaries are
 # ------------------------
-# The aligned network moved its boundaries onto the target's classes.
+# Crosses are labelled source points, coloured by class; dots are target points, whose classes nobody has told. The
+# aligned network moved its boundaries onto the target's classes.
 
 
 def show(axis, model, title):
@@ -45,7 +46,7 @@ def show(axis, model, title):
     x, y = np.meshgrid(np.linspace(low[0], high[0], 200), np.linspace(low[1], high[1], 200))
     axis.contourf(x, y, model.predict(np.column_stack([x.ravel(), y.ravel()])).reshape(x.shape), alpha=0.2)
     axis.scatter(*problem.source.T, c=problem.source_labels, marker="x", s=12, linewidths=0.8)
-    axis.scatter(*problem.target.T, c="black", s=4)
+    axis.scatter(*problem.target.T, c="black", s=3, linewidths=0)
     axis.set(title=title, xticks=[], yticks=[])
 
 

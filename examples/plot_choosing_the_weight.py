@@ -49,7 +49,9 @@ figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
 axis.plot(places, accuracy, "o-", label="accuracy on the target, hidden from both")
 axis.plot(places, reverse.cv_results_["mean_test_score"], "s--", label="reverse validation")
 axis.plot(places, norm.cv_results_["mean_test_score"], "^:", label="nuclear norm")
-axis.set(xticks=places, xticklabels=[f"{weight:g}" for weight in weights], xlabel="weight", ylim=(0.8, 1.01))
+axis.set(
+    xticks=places, xticklabels=[f"{weight:g}" for weight in weights], xlabel="weight", ylabel="score", ylim=(0.8, 1.01)
+)
 axis.legend(loc="lower right")
 
 # %%

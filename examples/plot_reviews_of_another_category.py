@@ -37,7 +37,7 @@ FILLERS = {
 
 
 def write(random, category, opinion):
-    """Write one review of about twenty words; one word in four says something, one in ten of these the opposite."""
+    """Write one review of about twenty words; one word in five says something, one in five of these the opposite."""
     words = []
     for _ in range(random.integers(15, 25)):
         said = opinion if random.random() < 0.8 else ("bad" if opinion == "good" else "good")
@@ -76,8 +76,9 @@ for name, distance in {"plain": None, "aligned": "cmd"}.items():
     print(f"{name}: {accuracy[name]:.1%} of the opinions on kitchenware right")
 
 # %%
-# What the aligned network thinks of words it never saw with a label
-# ------------------------------------------------------------------
+# Words it never saw with a label
+# -------------------------------
+# Single words of kitchenware, put to the aligned network: praise is blue, complaint is red.
 
 words = OWN["kitchen"]["good"] + OWN["kitchen"]["bad"]
 thrice = vectorizer.transform([f"{word} {word} {word}" for word in words])

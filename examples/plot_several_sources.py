@@ -51,8 +51,9 @@ axis.barh(list(accuracy)[::-1], list(accuracy.values())[::-1], color=["#d9822b"]
 axis.set(xlabel="accuracy on the fourth domain", xlim=(0, 1))
 
 # %%
-# How far each domain is from the target, by the moments that are kept with the model
-# -----------------------------------------------------------------------------------
+# How far each source is from the target
+# ---------------------------------------
+# A fitted model keeps the moments of every domain, so no row is needed to tell.
 
 for number in (1, 2, 3):
     print(f"source {number}: {several.moments_[number].cmd(several.moments_[-4]):.3f}")

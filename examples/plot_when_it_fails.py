@@ -68,4 +68,4 @@ places = np.arange(len(accuracy))
 for number, name in enumerate(("plain", "aligned")):
     axis.bar(places + 0.35 * number, [values[number] for values in accuracy.values()], 0.33, label=name)
 axis.set(xticks=places + 0.175, xticklabels=list(accuracy), ylabel="accuracy on the target", ylim=(0, 1.05))
-axis.legend(loc="lower right")
+axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
