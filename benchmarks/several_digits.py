@@ -23,7 +23,8 @@ from torch.nn.functional import cross_entropy
 from momentalign.data.device_batches import DeviceBatches
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.discrepancies.several_domains import multi_domain_cmd
-from momentalign.experiments.digit_cells import CLASSES, RECIPE, WIDTH, Recipe, accuracy_of, digits_on_device
+from momentalign.experiments.digit_cells import digits_on_device
+from momentalign.experiments.digit_networks import CLASSES, RECIPE, WIDTH, Recipe, accuracy_of
 from momentalign.networks.digit_cnn import EMBEDDING_INTERVAL, DigitCNN
 
 DOMAINS = ("mnist", "mnist-m", "svhn", "synth")

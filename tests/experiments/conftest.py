@@ -51,4 +51,4 @@ def digit_folder(tmp_path_factory):
 def few_images(monkeypatch):
     """A test set of SynthDigits that is drawn, and distances that are watched, in no time."""
     monkeypatch.setattr("momentalign.experiments.digit_cells.SYNTH_TEST_SIZE", 50)
-    monkeypatch.setattr("momentalign.experiments.digit_cells.WATCHED", 20)
+    monkeypatch.setattr("momentalign.experiments.digit_networks.WATCHED", 20)

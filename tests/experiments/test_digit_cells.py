@@ -10,8 +10,9 @@ import torch
 from momentalign.data.augmentation import Augmentation
 from momentalign.data.digits import load_mnist, load_mnist_m, load_svhn
 from momentalign.discrepancies.central_moment import cmd_terms
-from momentalign.experiments import digit_cells
-from momentalign.experiments.digit_cells import METHODS, RECIPE, Recipe, compute, identity, load_digits, samples
+from momentalign.experiments import digit_cells, digit_networks
+from momentalign.experiments.digit_cells import compute, identity, load_digits, samples
+from momentalign.experiments.digit_networks import METHODS, RECIPE, Recipe
 from momentalign.networks.digit_cnn import DigitCNN
 
 SMALL = Recipe(batch_size=10, steps=2, epochs=2, synth_size=250)
@@ -53,14 +54,14 @@ def test_a_network_that_trains_longer_learns_and_is_looked_at_as_it_ended(digit_
     recipe = replace(SMALL, steps=40, batch_size=30, decay=0.8, augmentation=Augmentation())
     result = train(digit_folder, "cnn", recipe=recipe)
     assert result["source_accuracy"] > 0.5
-    network = digit_cells._network("cpu")  # one process has one network, as the last cell left it
+    network = digit_networks._network("cpu")  # one process has one network, as the last cell left it
     images, labels = (torch.from_numpy(part) for part in load_mnist("test", digit_folder))
-    right = digit_cells._probabilities(network, images, recipe).argmax(1) == labels
+    right = digit_networks.probabilities_of(network, images, recipe).argmax(1) == labels
     assert result["accuracy"] == pytest.approx(float(right.double().mean()))
 
 
 def test_a_cell_depends_on_itself_alone_and_moves_no_generator(digit_folder):
-    digit_cells._network.cache_clear()
+    digit_networks._network.cache_clear()
     before = torch.get_rng_state()
     first = train(digit_folder, "dann")
     assert torch.equal(torch.get_rng_state(), before)
@@ -76,10 +77,16 @@ def test_alignment_has_a_part_in_every_aligned_method(usual, method):
     assert plain["orders"][-1] != aligned["orders"][-1]
 
 
+def test_the_first_stage_of_adda_is_the_plain_network(usual):
+    plain, two_stages = usual("cnn")["orders"], usual("adda")["orders"]
+    assert len(two_stages) == 2 * len(plain)
+    assert two_stages[: len(plain)] == plain
+
+
 def test_the_orders_are_those_of_the_cmd_on_the_first_images(digit_folder, monkeypatch):
-    monkeypatch.setattr(digit_cells, "WATCHED", 40)
+    monkeypatch.setattr(digit_networks, "WATCHED", 40)
     result = train(digit_folder, recipe=replace(SMALL, decay=0.0))
-    network = digit_cells._network("cpu")
+    network = digit_networks._network("cpu")
     images = [torch.from_numpy(load(part, digit_folder).images[:40]) for load, part in
               ((load_svhn, "train"), (load_mnist, "train"))]  # fmt: skip
     inputs = [(x / 255.0 - (x / 255.0).mean((1, 2, 3), keepdim=True)) for x in images]
@@ -143,5 +150,5 @@ def test_a_journal_of_another_recipe_or_version_is_another():
 
 
 def test_the_network_of_a_process_is_made_once():
-    assert digit_cells._network("cpu") is digit_cells._network("cpu")
-    assert isinstance(digit_cells._network("cpu"), DigitCNN)
+    assert digit_networks._network("cpu") is digit_networks._network("cpu")
+    assert isinstance(digit_networks._network("cpu"), DigitCNN)

@@ -6,7 +6,8 @@ import pytest
 
 from momentalign.errors import InvalidInputError
 from momentalign.experiments import digits
-from momentalign.experiments.digit_cells import Recipe, identity
+from momentalign.experiments.digit_cells import identity
+from momentalign.experiments.digit_networks import Recipe
 from momentalign.experiments.digits import METHODS, NOTE, refuse_unknown, run
 from momentalign.experiments.paper_results import DIGIT_TASKS, DIGITS
 from momentalign.experiments.tables import compare, markdown
@@ -62,7 +63,11 @@ def test_a_run_is_kept_reported_and_shown_and_the_second_trains_nothing(digit_fo
 @pytest.mark.parametrize(
     ("methods", "tasks", "message"),
     [
-        (["cnn", "dsn"], DIGIT_TASKS, "there is no method 'dsn'; choose from cnn, coral, mmd, dann, cmd, cv-cmd."),
+        (
+            ["cnn", "tca"],
+            DIGIT_TASKS,
+            "there is no method 'tca'; choose from cnn, coral, mmd, dann, adda, dsn, cmd, cv-cmd.",
+        ),
         (["cnn"], ["svhn->usps"], "there is no task 'svhn->usps'; choose from svhn->mnist, mnist->mnist-m, synth"),
         ([], DIGIT_TASKS, "no method is named; choose from cnn"),
         (["cnn"], [], "no task is named; choose from svhn->mnist"),
@@ -81,5 +86,5 @@ def test_no_seed_is_refused(journal):
 
 
 def test_methods_and_tasks_are_those_of_the_paper():
-    assert set(METHODS) == set(DIGITS.columns) - {"adda", "dsn"}
+    assert set(METHODS) == set(DIGITS.columns)
     assert all(method.weight == 1.0 for method in METHODS.values())

@@ -216,7 +216,8 @@ def reproduce_digits(
 
     Examples: momentalign reproduce digits --device cuda --jobs 4; momentalign reproduce digits --tasks mnist:mnist-m
     """
-    from momentalign.experiments.digit_cells import RECIPE, identity
+    from momentalign.experiments.digit_cells import identity
+    from momentalign.experiments.digit_networks import RECIPE
     from momentalign.experiments.digits import refuse_unknown, run
     from momentalign.experiments.paper_results import DIGITS
     from momentalign.experiments.tables import compare, latex, markdown

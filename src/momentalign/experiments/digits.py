@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.digit_cells import METHODS, RECIPE, TASKS, Recipe, compute, identity, samples
+from momentalign.experiments.digit_cells import TASKS, compute, identity, samples
+from momentalign.experiments.digit_networks import METHODS, RECIPE, Recipe
 from momentalign.experiments.runner import Cell, run_cells
 from momentalign.journal import Journal, cell_key
 
