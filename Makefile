@@ -31,7 +31,7 @@ test-lowest test-newest: test-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,onnx,tables]" --group test
-	.venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
+	OMP_NUM_THREADS=1 .venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

@@ -54,8 +54,22 @@ def pair(rng: np.random.Generator) -> Pair:
 
 @pytest.fixture(scope="session")
 def oracle() -> ModuleType:
-    """tests/oracle.py; in pytest's importlib mode test folders are not on the path."""
-    spec = importlib.util.spec_from_file_location("momentalign_oracle", Path(__file__).with_name("oracle.py"))
+    """tests/oracle.py."""
+    return beside("oracle")
+
+
+@pytest.fixture(scope="session")
+def page_faults() -> Callable[[Path, Path], list[str]]:
+    """What is wrong with the pages of a folder, seen by a browser with a profile in another folder."""
+    tool = beside("page_faults")
+    if tool.BROWSER is None:
+        pytest.skip("no Chromium on this machine to open the pages with")
+    return tool.faults
+
+
+def beside(name: str) -> ModuleType:
+    """A file of this folder; in pytest's importlib mode test folders are not on the path."""
+    spec = importlib.util.spec_from_file_location(f"momentalign_{name}", Path(__file__).with_name(f"{name}.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

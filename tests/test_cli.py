@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -47,13 +48,16 @@ def test_help_says_how(arguments):
 
 
 def test_help_is_instant():
-    times = {}
-    for name, command in (("bare", [sys.executable, "-c", "pass"]), ("help", [*COMMAND, "--help"])):
-        times[name] = []
-        for _ in range(5):
-            began = time.perf_counter()
-            subprocess.run(command, capture_output=True, check=True)
-            times[name].append(time.perf_counter() - began)
+    """By the time of the processor, which other processes do not lengthen."""
+
+    def seconds(command):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, capture_output=True, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    bare, asked = ([sys.executable, "-c", "pass"], [*COMMAND, "--help"])
+    times = {name: [seconds(command) for _ in range(5)] for name, command in (("bare", bare), ("help", asked))}
     assert statistics.median(times["help"]) - statistics.median(times["bare"]) < 0.3
 
 
@@ -68,7 +72,7 @@ def test_version_names_torch_and_device():
     ("arguments", "words"),
     [
         (("fly",), "No such command 'fly'"),
-        (("demo", "--speed", "3"), "No such option: --speed"),
+        (("demo", "--speed", "3"), "No such option"),
         (("demo", "--seeds", "0"), "--seeds"),
         (("demo", "--seeds", "many"), "--seeds"),
         (("reproduce", "artificial"), "--data DIR or in MOMENTALIGN_DATA"),

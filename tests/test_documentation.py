@@ -1,4 +1,4 @@
-"""Pages: links inside lead somewhere, code runs, words are spelled, figures of the site are up to date."""
+"""Pages: links inside lead somewhere, code runs and prints what it says, words are spelled, the site can be read."""
 
 import re
 import subprocess
@@ -50,7 +50,16 @@ def test_walks_run_from_top_to_bottom(tmp_path):
     assert all(pages)
     walk = tmp_path / "walk.py"
     walk.write_text("\n".join(block for blocks in pages for block in blocks))
-    subprocess.run([sys.executable, "-W", "error", walk], check=True, cwd=tmp_path)
+    run = subprocess.run(
+        [sys.executable, "-W", "error", walk], check=True, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    )
+    printed = " ".join(run.stdout.split())
+    shown = [
+        text for page in WALKS for text in re.findall(r"```text\n(.*?)```", (ROOT / "docs" / page).read_text(), re.S)
+    ]
+    assert shown
+    for text in shown:
+        assert " ".join(text.split()) in printed
 
 
 def test_words_are_spelled():
@@ -64,22 +73,30 @@ def test_words_are_spelled():
     assert found.returncode == 0
 
 
+def test_a_page_that_cannot_be_read_is_noticed(page_faults, tmp_path):
+    page = '<!doctype html><html lang="en"><title>page</title><body><main><h1>Page</h1>{}</main>'
+    pages = {
+        "good": "<p>Words.</p>",
+        "wide": '<p style="width: 900px">Words.</p>',
+        "within": '<div class="content" style="overflow-x: auto" tabindex="0"><p style="width: 900px">Words.</p></div>',
+        "pale": '<p style="color: #ccc; background: white">Words.</p>',
+    }
+    (tmp_path / "site").mkdir()
+    for name, words in pages.items():
+        (tmp_path / "site" / f"{name}.html").write_text(page.format(words))
+    found = page_faults(tmp_path / "site", tmp_path / "profile")
+    assert [re.split(", <| by ", fault)[0] for fault in found] == [
+        "/pale.html at 1280, light: color-contrast",
+        "/pale.html at 390, dark: color-contrast",
+        "/wide.html at 390, dark: too wide",
+        "/within.html at 390, dark: too wide",
+    ]
+
+
 @pytest.mark.long
-def test_the_site_builds_without_a_warning(tmp_path):
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "sphinx",
-            "-W",
-            "--keep-going",
-            "-q",
-            "-d",
-            tmp_path / "cache",
-            "docs",
-            tmp_path / "site",
-        ],
-        cwd=ROOT,
-        check=True,
-    )
-    assert (tmp_path / "site" / "gallery" / "plot_artificial.html").exists()
+def test_the_site_builds_without_a_warning_and_everyone_can_read_it(page_faults, tmp_path):
+    site = tmp_path / "site"
+    sphinx = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", tmp_path / "cache"]
+    subprocess.run([*sphinx, "docs", site], cwd=ROOT, check=True)
+    assert (site / "gallery" / "plot_artificial.html").exists()
+    assert page_faults(site, tmp_path / "profile") == []

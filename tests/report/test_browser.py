@@ -303,3 +303,26 @@ def test_a_phone_scrolls_tables_but_not_the_page(
         assert outcome["columns"] == 1
         assert max(outcome["boxes"]) <= 390
         assert outcome["table"] > 390
+
+
+def test_everyone_can_read_every_page(
+    artificial_result: dict[str, Any],
+    overpenalization_result: dict[str, Any],
+    digits_result: Callable[..., dict[str, Any]],
+    page_faults: Callable[[Path, Path], list[str]],
+    rng: np.random.Generator,
+    tmp_path: Path,
+):
+    pages = {
+        "artificial": artificial_page(artificial_result),
+        "digits": digits_page(digits_result("cnn", "cmd", tasks=("svhn->mnist",), shown=5)),
+        "over": overpenalization_page(overpenalization_result),
+        "diagnosis": diagnose(rng.random((50, 3)), rng.random((50, 3)) + 1, n_permutations=99).to_html(),
+    }
+    for name, make in (("sentiment", sentiment_page), ("sensitivity", sensitivity_page)):
+        kept = Path(__file__).parents[2] / "benchmarks" / "results" / f"{name}.json"
+        pages[name] = make(json.loads(kept.read_text())["result"])
+    (tmp_path / "pages").mkdir()
+    for name, page in pages.items():
+        (tmp_path / "pages" / f"{name}.html").write_text(page, encoding="utf-8")
+    assert page_faults(tmp_path / "pages", tmp_path / "profile") == []

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,9 @@ def test_a_browser_finds_nothing_to_complain_about(result: dict[str, Any], tmp_p
     dom = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     (outcome,) = re.findall(r'<pre id="outcome">(.*?)</pre>', dom)
     assert json.loads(outcome) == {"problems": [], "wide": False, "first": "cmd, weight 0.5"}
+
+
+def test_everyone_can_read_it(result: dict[str, Any], page_faults: Callable[[Path, Path], list[str]], tmp_path: Path):
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "fit.html").write_text(fit_page(result), encoding="utf-8")
+    assert page_faults(tmp_path / "pages", tmp_path / "profile") == []
