@@ -9,7 +9,7 @@ BOUNDS := tests/discrepancies tests/estimators/test_classifier.py tests/estimato
 	tests/training/deep/test_module.py tests/training/deep/test_metric.py tests/training/deep/test_export.py \
 	tests/moments
 
-.PHONY: demo test test-all test-lowest test-newest bench bench-peers lint docs dist clean
+.PHONY: demo test test-all test-lowest test-newest mutants bench bench-peers lint docs dist clean
 
 demo: $(READY)
 	$(BIN)/momentalign demo
@@ -32,6 +32,15 @@ test-lowest test-newest: test-%:
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,onnx,tables]" --group test
 	OMP_NUM_THREADS=1 .venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
+
+# Changes the code in small ways, one at a time, and counts those that a test notices; docs/mutants.md.
+GROUP ?= journal
+mutants:
+	test -x .venv-mutants/bin/python || $(PYTHON) -m venv .venv-mutants
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[deep,onnx,tables]" --group test "mutmut==3.8.0" "pytest<9.1"
+	.venv-mutants/bin/python -m benchmarks.mutants $(GROUP) $(SAMPLE)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
@@ -64,4 +73,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) .venv-lowest .venv-newest build dist docs/_build docs/api docs/gallery .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-lowest .venv-newest .venv-mutants build dist docs/_build docs/api docs/gallery .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -36,7 +36,7 @@ for index in range(count):
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "folder" / "cells.jsonl"
+    return tmp_path / "deep" / "folder" / "cells.jsonl"
 
 
 @pytest.fixture
@@ -87,6 +87,8 @@ def test_numbers_that_are_not_finite_are_refused_and_nothing_is_written(path, jo
         journal.append({"seed": 4}, {"accuracy": value})
     with pytest.raises(InvalidInputError, match="cell must hold plain finite"):
         cell_key({"seed": value})
+    with pytest.raises(InvalidInputError, match="identity must hold plain finite"):
+        Journal(path, {"share": value})
     assert path.read_bytes() == before
 
 
@@ -145,18 +147,34 @@ def test_a_foreign_line_in_the_middle_is_an_error(path, journal, line):
         journal.done()
 
 
-def test_a_second_header_is_not_a_cell(path, journal):
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"cell":{"seed":0},"digest":"00","result":{}}', "its content does not match its digest"),
+        (None, "it holds format, format_version, identity, not cell, result"),  # a second header
+    ],
+)
+def test_a_damaged_line_is_named_with_what_is_wrong_and_what_to_do(path, journal, line, words):
     header = path.read_bytes().split(b"\n")[0]
-    path.write_bytes(path.read_bytes() + header + b"\n")
-    with pytest.raises(DamagedFileError, match=r"line 5, is damaged \(it holds format, format_version, identity, not"):
+    path.write_bytes(path.read_bytes() + (line or header) + b"\n")
+    with pytest.raises(DamagedFileError) as caught:
+        journal.done()
+    assert str(caught.value) == f"{path}, line 5, is damaged ({words}); remove that line, or start over with --fresh."
+
+
+def test_a_line_with_a_number_that_is_not_finite_is_damaged(path, journal):
+    path.write_bytes(path.read_bytes() + b'{"cell":{"seed":NaN},"digest":"00","result":{}}\n')
+    with pytest.raises(DamagedFileError, match=r"line 5, is damaged \(line must hold plain finite values"):
         journal.done()
 
 
 @pytest.mark.parametrize("content", [b'{"results": 1}', b"some text\nof another file\n", b"\x00" * 40])
 def test_a_file_that_is_no_journal_is_left_alone(path, content):
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    with pytest.raises(DamagedFileError, match=r"line 1, is damaged .*give another folder"):
+    with pytest.raises(
+        DamagedFileError, match=r"line 1, is damaged .*; give another folder, or start over with --fresh\.$"
+    ):
         Journal(path, IDENTITY)
     assert path.read_bytes() == content
 
@@ -166,19 +184,19 @@ def test_another_identity_is_refused_with_what_differs_and_what_to_do(path, jour
     other = {"what": "test", "versions": {"numpy": "2.1"}, "protocol": {}}
     with pytest.raises(InvalidInputError) as caught:
         Journal(path, other)
-    message = str(caught.value)
-    assert 'versions.numpy is "2.0" there and "2.1" here' in message
-    assert "seeds is [0,1] there and missing here" in message
-    assert "protocol is missing there and {} here" in message
-    assert "what is" not in message
-    assert "give another folder, or start over with --fresh" in message
+    assert str(caught.value) == (
+        f"{path} belongs to another run: protocol is missing there and {{}} here; "
+        'seeds is [0,1] there and missing here; versions.numpy is "2.0" there and "2.1" here; '
+        "give another folder, or start over with --fresh."
+    )
     assert path.read_bytes() == before
 
 
-def test_many_differences_are_cut_short(path):
-    Journal(path, {f"name{index}": 0 for index in range(9)})
-    with pytest.raises(InvalidInputError, match=r"name4 is 0 there and 1 here; and 4 more;"):
-        Journal(path, {f"name{index}": 1 for index in range(9)})
+@pytest.mark.parametrize(("count", "rest"), [(5, "give"), (6, "and 1 more; give"), (9, "and 4 more; give")])
+def test_many_differences_are_cut_short(path, count, rest):
+    Journal(path, {f"name{index}": 0 for index in range(count)})
+    with pytest.raises(InvalidInputError, match=f"name4 is 0 there and 1 here; {rest}"):
+        Journal(path, {f"name{index}": 1 for index in range(count)})
 
 
 def test_equal_identities_may_be_written_differently(path, journal):
@@ -187,8 +205,12 @@ def test_equal_identities_may_be_written_differently(path, journal):
 
 def test_a_journal_of_another_format_is_refused(path, journal, monkeypatch):
     monkeypatch.setattr("momentalign.journal.FORMAT_VERSION", 2)
-    with pytest.raises(DamagedFileError, match="has format 'momentalign journal' 1, this version reads"):
+    with pytest.raises(DamagedFileError) as caught:
         Journal(path, IDENTITY)
+    assert str(caught.value) == (
+        f"{path} has format 'momentalign journal' 1, this version reads 'momentalign journal' 2; "
+        "give another folder, or start over with --fresh."
+    )
 
 
 def test_fresh_begins_anew_whatever_was_there(path, journal):
@@ -199,13 +221,30 @@ def test_fresh_begins_anew_whatever_was_there(path, journal):
 
 
 def test_what_the_system_refuses_is_said_in_a_sentence(path, tmp_path, journal):
-    with pytest.raises(InvalidInputError, match=r"cannot be read or written \(Is a directory\); give a folder"):
+    words = "cannot be read or written"
+    with pytest.raises(
+        InvalidInputError, match=rf"{tmp_path} {words} \(Is a directory\); give a folder that can be\.$"
+    ):
         Journal(tmp_path, IDENTITY)
     path.unlink()
-    with pytest.raises(InvalidInputError, match="No such file"):
+    with pytest.raises(InvalidInputError, match=rf"{path} {words} \(No such file"):
         journal.append({"seed": 5}, {})
-    with pytest.raises(InvalidInputError, match="No such file"):
+    with pytest.raises(InvalidInputError, match=rf"{path} {words} \(No such file"):
         journal.done()
+
+
+def test_an_append_does_not_read_what_is_there(journal, monkeypatch):
+    """Else a journal of many cells would take a time that grows with their square."""
+    read, sizes = os.read, []
+
+    def counting(handle, size):
+        content = read(handle, size)
+        sizes.append(len(content))
+        return content
+
+    monkeypatch.setattr(os, "read", counting)
+    journal.append({"seed": 3}, {"accuracy": 0.3})
+    assert sizes == [1]
 
 
 def test_a_line_that_did_not_fit_is_an_error_and_cut_by_the_next(path, journal):
@@ -223,6 +262,7 @@ finally:
     before = path.read_bytes()
     failed = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert "InvalidInputError: the journal" in failed.stderr
+    assert "OSError: [Errno 28] No space left on device" in failed.stderr
     assert "(No space left on device); give a folder that can be" in failed.stderr
     assert len(path.read_bytes()) == len(before) + 20
     journal.append({"seed": 3}, {"accuracy": 0.3})

@@ -91,7 +91,7 @@ class Journal:
     def _begin(self, *, fresh: bool) -> None:
         """Write the header, unless there is one already."""
         body = {"format": FORMAT, "format_version": FORMAT_VERSION, "identity": self.identity}
-        header = _seal(body, "identity")
+        header = _seal(body)
         with _opened(self.path, os.O_CREAT) as handle, _locked(handle):
             # A file that is no beginning of this header is not ours to empty.
             if fresh or header[:-1].startswith(_content(handle)):
@@ -137,7 +137,7 @@ def _canonical(value: Any, name: str) -> str:
         raise InvalidInputError(f"{words} ({error}); replace what is not finite.") from error
 
 
-def _seal(body: dict[str, Any], name: str) -> bytes:
+def _seal(body: dict[str, Any], name: str = "line") -> bytes:
     """Return a line of JSON that holds a digest of the rest of it."""
     digest = hashlib.sha256(_canonical(body, name).encode()).hexdigest()[:16]
     return f"{_canonical({**body, 'digest': digest}, name)}\n".encode()
@@ -146,7 +146,7 @@ def _seal(body: dict[str, Any], name: str) -> bytes:
 def _unseal(line: bytes) -> dict[str, Any]:
     body: dict[str, Any] = json.loads(line)
     body.pop("digest")
-    if _seal(body, "line") != line + b"\n":
+    if _seal(body) != line + b"\n":
         raise ValueError("its content does not match its digest")
     return body
 

@@ -93,9 +93,30 @@ def test_a_loss_whose_weights_nobody_would_train_is_refused(rng):
 
 
 def test_settings_are_shown_and_checked():
-    assert "width=3, hidden=(2,)" in str(ma.AdversarialLoss(3, (2,)))
-    with pytest.raises(InvalidInputError, match="width must be at least 1, got 0"):
+    loss = ma.AdversarialLoss(3, [2])
+    assert (loss.width, loss.hidden) == (3, (2,))
+    assert str(loss).startswith("AdversarialLoss(\n  width=3, hidden=(2,)\n")
+    assert [type(layer).__name__ for layer in loss.classifier] == ["Linear", "ReLU", "Linear"]
+    with pytest.raises(InvalidInputError, match=r"^width must be at least 1, got 0; try width=50\.$"):
         ma.AdversarialLoss(0)
+    with pytest.raises(InvalidInputError, match=r"^hidden must be at least 1, got 0; try hidden=5\.$"):
+        ma.AdversarialLoss(3, (0,))
+
+
+def test_autocast_lowers_no_precision(samples):
+    source, target = (sample.detach().float() for sample in samples)
+    loss = ma.AdversarialLoss(3)
+    with torch.no_grad():
+        loss.classifier[0].weight.fill_(0.1)
+    expected = loss(source, target)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert loss(source, target) == expected
+
+
+def test_what_has_no_distance_is_named(samples):
+    source, target = (sample.detach() for sample in samples)
+    with pytest.raises(InvalidInputError, match=r"^target holds NaN or infinite values; remove"):
+        ma.AdversarialLoss(3)(source, target / 0.0)
 
 
 def test_it_adapts_rotated_moons():

@@ -7,9 +7,10 @@ import torch
 
 import momentalign as ma
 from momentalign.discrepancies.central_moment import stacked_terms
-from momentalign.errors import MomentAlignWarning
+from momentalign.errors import InvalidInputError, MomentAlignWarning
 
 SETTINGS = [{}, {"n_moments": 1}, {"n_moments": 10}, {"cross": 2}, {"cross": 3, "n_moments": 4}, {"interval": (-1, 1)}]
+SETTINGS += [{"n_moments": 2, "unbiased": True}, {"n_moments": 2, "cross": 2, "unbiased": True}]
 
 
 @pytest.mark.parametrize("cross", [1, 2, 3, 4])
@@ -80,22 +81,63 @@ def test_a_loss_keeps_the_interval_of_its_first_batches(pair):
 
 
 def test_constant_data_have_an_interval_and_no_distance():
-    with pytest.warns(MomentAlignWarning, match="estimated"):
+    with pytest.warns(MomentAlignWarning) as caught:
         assert ma.cmd(np.full((3, 2), 7.0), np.full((4, 2), 7.0), interval="data") == 0.0
+    assert [str(warning.message) for warning in caught] == [
+        "the interval of the activations is estimated from the data: [6.5, 7.5]; pass interval=(a, b) to fix it."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "interval", "peak"),
+    [([[-1e308]], [[1.5e308]], "data", "1.5e+308"), ([[2e200], [0.0]], [[0.0]], (0.0, 1.0), "2e+200")],
+)
+def test_values_that_overflow_name_the_remedy(source, target, interval, peak):
+    with pytest.raises(InvalidInputError) as caught:
+        ma.cmd(source, target, interval=interval)
+    assert str(caught.value) == (
+        f"the powers of values as large as {peak} overflow torch.float64; give the range of the activations as "
+        "interval=(a, b), scale them, or lower the order."
+    )
+
+
+@pytest.mark.parametrize("compute", [ma.cmd, ma.cmd_terms, lambda s, t, **settings: ma.CMDLoss(**settings)(s, t)])
+def test_whatever_is_not_given_is_five_marginal_moments_on_the_unit_interval(pair, compute):
+    source, target = pair(12, 11)
+    given = compute(source, target, n_moments=5, interval=(0.0, 1.0), cross=1, unbiased=False)
+    assert torch.equal(compute(source, target), given)
 
 
 def test_the_loss_prints_its_settings():
-    assert repr(ma.CMDLoss(n_moments=3, cross=2)).startswith("CMDLoss(n_moments=3, interval=(0.0, 1.0), cross=2")
+    assert repr(ma.CMDLoss()) == "CMDLoss(n_moments=5, interval=(0.0, 1.0), cross=1, unbiased=False)"
+    assert repr(ma.CMDLoss(3, "data", 2, unbiased=True)) == (
+        "CMDLoss(n_moments=3, interval=data, cross=2, unbiased=True)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"cross": 6}, "cross=6 asks for more orders than n_moments=5; raise n_moments."),
+        ({"cross": 3, "unbiased": True}, "unbiased=True is defined for cross=1 and cross=2, got cross=3; lower cross."),
+    ],
+)
+def test_orders_that_do_not_go_together_are_refused(settings, words):
+    with pytest.raises(InvalidInputError) as caught:
+        ma.CMDLoss(**settings)
+    assert str(caught.value) == words
 
 
 @pytest.mark.parametrize("cross", [1, 2, 3])
 def test_a_stack_is_treated_pair_by_pair(rng, cross):
-    source, target = torch.tensor(rng.random((4, 6, 3))), torch.tensor(rng.random((4, 5, 3)))
+    sizes = torch.tensor([1.0, 1e-8, 100.0, 1.0]).double()[:, None, None]  # noise of one is none of another
+    source, target = sizes * torch.tensor(rng.random((4, 6, 3))), sizes * torch.tensor(rng.random((4, 5, 3)))
     together = stacked_terms(source, target, 4, scale=2.0, cross=cross)
     one_by_one = [
         ma.cmd_terms(s, t, n_moments=4, interval=(-1, 1), cross=cross) for s, t in zip(source, target, strict=True)
     ]
-    torch.testing.assert_close(together, torch.stack(one_by_one), rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(together, torch.stack(one_by_one), rtol=1e-11, atol=0.0)
+    assert together.min() > 0.0
 
 
 @pytest.mark.parametrize("cross", [1, 2, 3])

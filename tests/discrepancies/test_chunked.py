@@ -52,17 +52,25 @@ def test_equal_domains_are_at_distance_zero(pair, stored):
 
 
 BEYOND = [
-    ({"unbiased": True}, "have no unbiased estimate, got unbiased=True; set unbiased=False, or read both"),
-    ({"cross": 3}, "have no moments of more than two features, got cross=3; set cross=2, or read both"),
-    ({"interval": "data"}, r"have no known range, got interval='data'; give it as interval=\(a, b\), or read both"),
-    ({"n_moments": 11}, "have no moments above order 10, got n_moments=11; lower n_moments, or read both"),
+    ({"unbiased": True}, "unbiased estimate, got unbiased=True; set unbiased=False"),
+    ({"cross": 3}, "moments of more than two features, got cross=3; set cross=2"),
+    ({"interval": "data"}, "known range, got interval='data'; give it as interval=(a, b)"),
+    ({"n_moments": 11}, "moments above order 10, got n_moments=11; lower n_moments"),
 ]
 
 
 @pytest.mark.parametrize(("settings", "words"), BEYOND)
-def test_what_moments_do_not_tell_is_refused_with_the_remedy(pair, settings, words):
-    with pytest.raises(InvalidInputError, match=words):
-        ma.cmd(da.from_array(pair[0]), pair[1], **settings)
+def test_what_moments_do_not_tell_is_refused_with_the_remedy(pair, stored, settings, words):
+    for source, target in ((da.from_array(pair[0]), pair[1]), (stored(pair[0]), iter([pair[1]]))):
+        with pytest.raises(InvalidInputError) as caught:
+            ma.cmd(source, target, **settings)
+        expected = f"data that are read in chunks have no {words}, or read both domains into memory."
+        assert str(caught.value) == expected
+
+
+def test_ten_moments_of_chunks_are_known(pair):
+    expected = ma.cmd(*pair, n_moments=10)
+    assert ma.cmd(da.from_array(pair[0]), pair[1], n_moments=10) == pytest.approx(expected, rel=1e-10)
 
 
 @pytest.mark.parametrize(("settings", "_"), BEYOND)
@@ -72,19 +80,23 @@ def test_a_memory_map_is_an_array_where_moments_do_not_suffice(pair, stored, set
     assert ma.cmd(stored(source), target, **settings) == pytest.approx(ma.cmd(source, target, **settings), rel=1e-12)
 
 
-def test_a_tensor_beside_chunks_would_lose_its_gradient(pair):
-    with pytest.raises(
-        InvalidTypeError, match=r"target is a torch tensor .* give an array, for instance target.detach"
-    ):
-        ma.cmd(da.from_array(pair[0]), torch.tensor(pair[1]))
+@pytest.mark.parametrize("name", ["source", "target"])
+def test_a_tensor_beside_chunks_would_lose_its_gradient(pair, name):
+    given = {"source": da.from_array(pair[0]), "target": da.from_array(pair[1])}
+    with pytest.raises(InvalidTypeError) as caught:
+        ma.cmd(**given | {name: torch.tensor(pair[0])})
+    assert str(caught.value) == (
+        f"{name} is a torch tensor and the other domain is read in chunks, which gives no gradient; give an array, for "
+        f"instance {name}.detach().numpy()."
+    )
 
 
 @pytest.mark.parametrize(
     ("source", "target", "words"),
     [
-        (da.ones((4, 2)), np.ones((4, 3)), "source has 2 columns and target has 3; give both the same features"),
-        (da.ones((4, 2)), np.ones((0, 2)), "target has no rows"),
-        (iter([]), np.ones((4, 2)), "source has no rows"),
+        (da.ones((4, 2)), np.ones((4, 3)), r"^source has 2 columns and target has 3; give both the same features\.$"),
+        (da.ones((4, 2)), np.ones((0, 2)), r"^target has no rows; give at least one\.$"),
+        (iter([]), np.ones((4, 2)), r"^source has no rows; give at least one\.$"),
         (da.ones((4, 2)), [[1.0, np.nan]], "target holds NaN or infinite values"),
         (da.full((4, 2), np.inf), np.ones((4, 2)), "source holds NaN or infinite values"),
         (da.ones((4, 2)), np.ones(4), "target must be a matrix"),

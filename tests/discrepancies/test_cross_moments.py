@@ -3,7 +3,7 @@ import torch
 
 import momentalign as ma
 from momentalign.discrepancies import cross_moments
-from momentalign.discrepancies.cross_moments import monomial_norms, symmetric_polynomials
+from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms, symmetric_polynomials
 from momentalign.moments.sample import monomials
 
 
@@ -56,6 +56,15 @@ def test_both_paths_pass_gradcheck(pair):
 
 
 @pytest.mark.usefixtures("both_paths")
+def test_both_paths_can_be_differentiated_again(pair):
+    source, target = pair(3, 4, 2, grad=True)
+    weights = torch.tensor([1.0, -2.0, 3.0, 0.5]).double()
+    assert torch.autograd.gradgradcheck(
+        lambda s, t: (weights * ma.cmd_terms(s, t, n_moments=4, cross=4)).sum(), (source, target), atol=1e-6, rtol=1e-5
+    )
+
+
+@pytest.mark.usefixtures("both_paths")
 @pytest.mark.parametrize("cross", [3, 4])
 def test_both_paths_are_silent_on_permuted_float64_rows(pair, rng, cross):
     source, _ = pair(30, 1, 4)
@@ -72,6 +81,48 @@ def test_orders_past_the_limit_come_from_the_kernel_in_place(pair, monkeypatch, 
     monkeypatch.setattr(cross_moments, "LISTED", listed)
     expected = [(monomials(source, j).mean(0) - monomials(target, j).mean(0)).norm() for j in range(2, 6)]
     torch.testing.assert_close(monomial_norms(source, target, 5), torch.stack(expected), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("listed", "orders"), [(199, []), (200, [3]), (559, [3, 4]), (560, [3, 4, 5])])
+def test_monomials_are_listed_while_they_are_few(pair, monkeypatch, listed, orders):
+    """Of 10 rows and 4 features there are 10 times 20, 35 and 56 numbers of orders 3, 4 and 5."""
+    source, _ = pair(5, 1, 4)
+    source = source - source.mean(0)
+    monkeypatch.setattr(cross_moments, "LISTED", listed)
+    found = monomial_norms(source, source * (1 + 1e-10), 5)  # the kernel's square knows half the digits
+    assert [order for order in (3, 4, 5) if found[order - 2] > 0] == orders
+
+
+@pytest.mark.parametrize(("width", "by_covariances"), [(5, True), (6, True), (7, False), (50, False)])
+def test_the_smaller_matrices_give_the_cross_variances(pair, width, by_covariances):
+    """Those of the features or, for fewer rows, those of the rows, whose square knows half the digits."""
+    source, _ = pair(3, 1, width)
+    source = source - source.mean(0)
+    assert (cross_variance_norm(source, source * (1 + 1e-10)) > 0) == by_covariances
+    assert cross_variance_norm(source, source * (1 + 1e-5)) > 0
+
+
+@pytest.mark.parametrize(("rows", "others", "width"), [(3, 4, 8), (1, 5, 9), (6, 2, 40)])
+def test_fewer_rows_than_features_have_the_same_cross_variances(pair, rows, others, width):
+    source, target = (sample - sample.mean(0) for sample in pair(rows, others, width))
+    expected = (monomials(source, 2).mean(0) - monomials(target, 2).mean(0)).norm()
+    torch.testing.assert_close(cross_variance_norm(source, target), expected, rtol=1e-12, atol=0.0)
+    single = cross_variance_norm(target.float(), target.float() * (1 + 1e-4))
+    assert single.dtype == torch.float32
+    assert single > 0
+
+
+@pytest.mark.parametrize("width", [3, 20])
+@pytest.mark.usefixtures("both_paths")
+def test_a_stack_is_treated_pair_by_pair(rng, width):
+    """Noise of one pair is none of another, also where features are more than rows."""
+    sizes = torch.tensor([1.0, 1e-3]).double()[:, None, None]
+    source, target = sizes * torch.tensor(rng.random((2, 6, width))), sizes * torch.tensor(rng.random((2, 5, width)))
+    source, target = source - source.mean(-2, keepdim=True), target - target.mean(-2, keepdim=True)
+    expected = [monomial_norms(*both, 4) for both in zip(source, target, strict=True)]
+    found = monomial_norms(source, target, 4)
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-9, atol=0.0)
+    assert found.min() > 0.0
 
 
 def test_float32_goes_through_the_kernel_with_four_digits(pair, monkeypatch):

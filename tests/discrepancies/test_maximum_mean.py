@@ -9,6 +9,7 @@ import torch
 import momentalign as ma
 from momentalign.discrepancies import maximum_mean
 from momentalign.discrepancies.maximum_mean import stacked_mmd
+from momentalign.errors import InvalidInputError
 
 KERNELS = [
     {"kernel": "gaussian", "beta": 1.2},
@@ -162,7 +163,46 @@ def test_the_loss_is_the_function(pair, settings):
 
 
 def test_the_loss_prints_its_settings():
-    assert "kernel='gaussian', beta=1.2, degree=2" in repr(ma.MMDLoss(beta=1.2))
+    assert repr(ma.MMDLoss()) == (
+        "MMDLoss(kernel='gaussian', beta='median', degree=2, unbiased=False, linear_time=False)"
+    )
+    assert repr(ma.MMDLoss("linear", 1.2, 3, unbiased=True, linear_time=True)) == (
+        "MMDLoss(kernel='linear', beta=1.2, degree=3, unbiased=True, linear_time=True)"
+    )
+
+
+def test_whatever_is_not_given_is_a_gaussian_of_median_width(pair):
+    source, target = pair()
+    assert ma.mmd(source, target) == ma.mmd(
+        source, target, kernel="gaussian", beta="median", degree=2, unbiased=False, linear_time=False
+    )
+    assert ma.mmd(source, target, kernel="polynomial") == ma.mmd(source, target, kernel="polynomial", degree=2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "plain"),
+    [
+        ({"beta": 1.0}, True),
+        ({"beta": np.float32(1.0)}, True),
+        ({}, False),
+        ({"beta": [1.0]}, False),
+        ({"beta": 1.0, "kernel": "gaussians"}, False),
+        ({"beta": 1.0, "unbiased": True}, False),
+        ({"beta": 1.0, "linear_time": True}, False),
+    ],
+)
+def test_what_stacks_can_compute_together(settings, plain):
+    assert ma.MMDLoss(**settings).is_plain_gaussian is plain
+
+
+@pytest.mark.parametrize("settings", [{"unbiased": True}, {"linear_time": True}])
+def test_single_rows_name_the_remedy(settings):
+    with pytest.raises(InvalidInputError) as caught:
+        ma.mmd([[1.0]], [[1.0], [2.0]], **settings)
+    assert str(caught.value) == (
+        "this estimator of the MMD needs at least 2 rows, source has 1; use the biased quadratic estimator for single "
+        "rows."
+    )
 
 
 def test_a_stack_takes_one_beta_for_each_pair(rng):

@@ -1,5 +1,7 @@
 """Where samples coincide, up to the order of rows or of sums, value and gradient are zero and not noise."""
 
+import math
+
 import pytest
 import torch
 
@@ -121,9 +123,32 @@ def test_many_rows_make_no_gradient_of_the_cross_variances(rng, dtype):
     assert noisy == 0
 
 
+LEVELS = [
+    # Rows -1 and 1 against the same moved by d: the means differ by d, and both have the size 1.
+    (lambda rows, d: rows + d, 1, 1, 64),
+    # Against (1 + d) times the same: variances differ by 2 d, fourth moments by 4 d, and all have the size 1.
+    (lambda rows, d: rows * (1 + d), 2, 1, 32),
+    (lambda rows, d: rows * (1 + d), 4, 1, 16),
+    # Of two equal columns the four covariances differ by 2 d, the two off the diagonal count once; the size is 4.
+    (lambda rows, d: rows * (1 + d), 2, 2, 64 / math.sqrt(3)),
+]
+
+
+@pytest.mark.parametrize(("rows", "growth"), [(2, 1.0), (1600, 10.0)])
+@pytest.mark.parametrize(("other", "order", "cross", "digits"), LEVELS)
+def test_a_term_is_noise_up_to_32_last_digits_of_its_size(other, order, cross, digits, rows, growth):
+    """Where products of matrices add the rows, their noise grows with a quarter of the root of the rows."""
+    sample = torch.tensor([[-1.0], [1.0]]).double().repeat(rows // 2, cross)
+    level = digits * torch.finfo(sample.dtype).eps * (growth if cross == 2 else 1.0)
+    for share, is_noise in ((0.85, True), (1.15, False)):
+        terms = stacked_terms(sample, other(sample[:2], share * level), order, cross=cross)
+        assert (terms[order - 1] == 0) == is_noise
+
+
 def test_a_guarded_norm_is_a_norm_above_its_level():
     difference = torch.tensor([[3.0, 4.0], [3e-30, 4e-30], [3e30, 4e30], [0.0, 0.0]])
-    torch.testing.assert_close(guarded_norm(difference, torch.zeros(4)), torch.tensor([5.0, 5e-30, 5e30, 0.0]))
+    expected = torch.tensor([5.0, 5e-30, 5e30, 0.0])
+    torch.testing.assert_close(guarded_norm(difference, torch.zeros(4)), expected, rtol=1e-6, atol=0.0)
     assert guarded_norm(difference, torch.tensor([5.1, 1.0, 1e29, 0.0])).tolist() == pytest.approx(
         [0.0, 0.0, 5e30, 0.0]
     )

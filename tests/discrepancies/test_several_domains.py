@@ -1,5 +1,6 @@
 """The CMD of several domains against sums of the CMD of two, and against float64 differences."""
 
+import math
 from itertools import combinations, product
 
 import numpy as np
@@ -218,6 +219,11 @@ def test_a_stack_is_computed_as_its_parts(domains, between, weights):
     torch.testing.assert_close(together, torch.stack(apart), rtol=1e-12, atol=1e-14)
 
 
+def test_stacks_have_the_same_defaults(domains):
+    sources, targets = domains()
+    torch.testing.assert_close(stacked_domains(sources, targets, 5), ma.multi_domain_cmd(sources, targets))
+
+
 def test_the_loss_is_the_function(domains):
     sources, targets = domains()
     loss = ma.MultiDomainCMDLoss(3, (-1.0, 1.0), between="pairs", domain_weights="size")
@@ -229,55 +235,117 @@ def test_the_loss_is_the_function(domains):
         "MultiDomainCMDLoss(n_moments=3, interval=(-1.0, 1.0), between='pairs', domain_weights='size')"
     )
     assert list(loss.parameters()) == []
+    assert repr(ma.MultiDomainCMDLoss()) == (
+        "MultiDomainCMDLoss(n_moments=5, interval=(0.0, 1.0), between='pooled', domain_weights='equal')"
+    )
+    assert ma.MultiDomainCMDLoss()(sources, targets) == ma.multi_domain_cmd(sources, targets)
 
 
 ONE = np.ones((3, 2))
-BAD = {
-    "a matrix for a list": ((ONE, [ONE]), {}, InvalidTypeError, r"sources must be a list of samples.*got a ndarray"),
-    "no target": (([ONE], []), {}, InvalidTypeError, r"targets must be a list of samples.*got an empty one; try"),
-    "a vector": (([ONE, ONE[0]], [ONE]), {}, InvalidInputError, r"sources\[1\] must be a matrix"),
-    "other columns": (([ONE], [ONE, ONE[:, :1]]), {}, InvalidInputError, r"sources\[0\] has 2 .* targets\[1\] has 1"),
-    "two kinds": (([ONE], [torch.ones(2, 2)]), {}, InvalidTypeError, r"all be torch tensors or all be arrays"),
-    "two devices": (
-        ([torch.ones(2, 2)], [torch.ones(2, 2, device="meta")]),
-        {},
+LIST = "must be a list of samples, one matrix (rows, features) per domain, got"
+WEIGHTED = 'domain_weights must be "equal", "size", "similarity" or one number per source, got'
+POSITIVE = "domain_weights must be finite, none negative and one positive at least, got"
+LARGE = np.array([[1e38], [0.0]], np.float32), ONE[:, :1].astype(np.float32)
+BAD_SAMPLES = [
+    (ONE, [ONE], InvalidTypeError, f"sources {LIST} a ndarray; try [sample]."),
+    ([ONE], [], InvalidTypeError, f"targets {LIST} an empty one; try [sample]."),
+    (
+        [ONE, ONE[0]],
+        [ONE],
         InvalidInputError,
-        r"sources\[0\] is on cpu and targets\[0\] on meta; move one",
+        "sources[1] must be a matrix (rows, features), got shape (2,); reshape it to two dimensions.",
     ),
-    "a NaN": (([ONE, ONE * np.nan], [ONE]), {}, InvalidInputError, r"sources\[1\] holds NaN or infinite values"),
-    "an infinite target": (([ONE], [ONE, ONE * np.inf]), {}, InvalidInputError, r"targets\[1\] holds NaN"),
-    "an overflow": (
-        ([np.array([[1e38], [0.0]], np.float32)], [ONE[:, :1].astype(np.float32)]),
-        {},
+    (
+        [ONE],
+        [ONE, ONE[:, :1]],
         InvalidInputError,
-        r"the powers of values as large as 1e\+38 overflow torch.float32; give the range .* or lower n_moments",
+        "sources[0] has 2 columns and targets[1] has 1; give all the same features.",
     ),
-    "an order of 0": (([ONE], [ONE]), {"n_moments": 0}, InvalidInputError, r"n_moments must be at least 1, got 0"),
-    "an interval of the data": (
-        ([ONE], [ONE]),
+    (
+        [ONE],
+        [torch.ones(2, 2)],
+        InvalidTypeError,
+        "sources and targets must all be torch tensors or all be arrays; convert some of them.",
+    ),
+    (
+        [torch.ones(2, 2)],
+        [torch.ones(2, 2, device="meta")],
+        InvalidInputError,
+        "sources[0] is on cpu and targets[0] on meta; move one of them.",
+    ),
+    (
+        [ONE, np.full((3, 2), np.nan)],
+        [ONE],
+        InvalidInputError,
+        "sources[1] holds NaN or infinite values; remove or impute them first.",
+    ),
+    (
+        [ONE],
+        [ONE, np.full((3, 2), np.inf)],
+        InvalidInputError,
+        "targets[1] holds NaN or infinite values; remove or impute them first.",
+    ),
+    (
+        [LARGE[0]],
+        [LARGE[1]],
+        InvalidInputError,
+        "the powers of values as large as 1e+38 overflow torch.float32; give the range of the activations as "
+        "interval=(a, b), scale them, or lower n_moments.",
+    ),
+]
+BAD_SETTINGS = [
+    ({"n_moments": 0}, InvalidInputError, "n_moments must be at least 1, got 0; try n_moments=5."),
+    (
         {"interval": "data"},
         InvalidInputError,
-        r"interval must be a pair \(a, b\) where domains are several, got 'data'; try",
+        "interval must be a pair (a, b) where domains are several, got 'data'; try interval=(0.0, 1.0).",
     ),
-    "an empty interval": (([ONE], [ONE]), {"interval": (1.0, 1.0)}, InvalidInputError, r"finite and not empty"),
-    "an unknown way": (([ONE], [ONE]), {"between": "triples"}, InvalidInputError, r"between must be .* got 'triples'"),
-    "no way": (([ONE], [ONE]), {"between": None}, InvalidInputError, r"between must be .* got None"),
-    "unknown weights": (([ONE], [ONE]), {"domain_weights": "rows"}, InvalidInputError, r"domain_weights must be"),
-    "a number": (([ONE], [ONE]), {"domain_weights": 1.0}, InvalidInputError, r"one number per source, got 1.0"),
-    "words": (([ONE], [ONE]), {"domain_weights": ["1"]}, InvalidTypeError, r"domain_weights must hold numbers"),
-    "a truth value": (([ONE], [ONE]), {"domain_weights": [True]}, InvalidTypeError, r"must hold numbers"),
-    "negative": (([ONE] * 2, [ONE]), {"domain_weights": [2, -1]}, InvalidInputError, r"none negative and one positive"),
-    "not finite": (([ONE], [ONE]), {"domain_weights": [np.inf]}, InvalidInputError, r"must be finite"),
-    "all zero": (([ONE], [ONE]), {"domain_weights": [0.0]}, InvalidInputError, r"one positive at least"),
-    "too few": (([ONE] * 2, [ONE]), {"domain_weights": [1.0]}, InvalidInputError, r"has 1 numbers for 2 sources"),
-}
+    (
+        {"interval": (1.0, 1.0)},
+        InvalidInputError,
+        "interval must be finite and not empty, got (1.0, 1.0); try interval=(0.0, 1.0).",
+    ),
+    (
+        {"between": "triples"},
+        InvalidInputError,
+        'between must be "pooled", "pairs" or "barycentre", got \'triples\'.',
+    ),
+    ({"between": None}, InvalidInputError, 'between must be "pooled", "pairs" or "barycentre", got None.'),
+    ({"domain_weights": "rows"}, InvalidInputError, f"{WEIGHTED} 'rows'."),
+    ({"domain_weights": 1.0}, InvalidInputError, f"{WEIGHTED} 1.0."),
+    (
+        {"domain_weights": ["1"]},
+        InvalidTypeError,
+        "domain_weights must hold numbers, got ['1']; try [1.0, 2.0] for two sources.",
+    ),
+    (
+        {"domain_weights": [True]},
+        InvalidTypeError,
+        "domain_weights must hold numbers, got [True]; try [1.0, 2.0] for two sources.",
+    ),
+    ({"domain_weights": [2, -1]}, InvalidInputError, f"{POSITIVE} [2, -1]."),
+    ({"domain_weights": [math.inf]}, InvalidInputError, f"{POSITIVE} [inf]."),
+    ({"domain_weights": [0.0]}, InvalidInputError, f"{POSITIVE} [0.0]."),
+    (
+        {"domain_weights": [1.0, 2.0]},
+        InvalidInputError,
+        "domain_weights has 2 numbers for 1 sources; give one number per source.",
+    ),
+]
 
 
-@pytest.mark.parametrize("kind", BAD)
-def test_what_cannot_be_meant_is_refused(kind):
-    samples, settings, error, message = BAD[kind]
-    with pytest.raises(error, match=message), np.errstate(invalid="ignore"):
-        ma.multi_domain_cmd(*samples, **settings)
+@pytest.mark.parametrize(("sources", "targets", "error", "words"), BAD_SAMPLES)
+def test_samples_that_do_not_go_together_are_refused(sources, targets, error, words):
+    with pytest.raises(error) as caught:
+        ma.multi_domain_cmd(sources, targets)
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(("settings", "error", "words"), BAD_SETTINGS)
+def test_settings_that_cannot_be_meant_are_refused(settings, error, words):
+    with pytest.raises(error) as caught:
+        ma.multi_domain_cmd([ONE], [ONE], **settings)
+    assert str(caught.value) == words
 
 
 @pytest.mark.parametrize("settings", [{"n_moments": 0}, {"between": "x"}, {"domain_weights": [-1]}, {"interval": "x"}])

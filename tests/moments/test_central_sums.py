@@ -36,6 +36,19 @@ def test_products_of_many_rows_are_added_in_steps(rng):
     np.testing.assert_allclose(found.products / 3000, np.cov(rows.T, bias=True), rtol=1e-12, atol=1e-15)
 
 
+def test_products_know_the_mean_below_its_last_digit():
+    rows = np.array([[1e16], [1e16], [1e16 + 2.0]])  # about the rounded mean they sum to 4
+    assert dense_sums(rows, None, 2, crossed=True).products == pytest.approx(8 / 3, rel=1e-12)
+
+
+def test_products_of_two_parts_are_those_of_all_rows(rng):
+    rows, weights = rng.random((30, 3)), rng.random(30)
+    parts = [dense_sums(rows[part], weights[part], 2, crossed=True) for part in (slice(0, 8), slice(8, 30))]
+    expected = dense_sums(rows, weights, 2, crossed=True)
+    np.testing.assert_allclose(merged(*parts).products, expected.products, rtol=1e-12)
+    np.testing.assert_allclose(merged(*parts).products.diagonal(), expected.sums[0], rtol=1e-12)
+
+
 def test_no_rows_and_all_weights_times_a_number():
     nothing = no_rows(2, 3, crossed=True)
     rows = dense_sums(np.array([[0.0, 1.0], [2.0, 1.0]]), None, 3, crossed=True)

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -8,7 +9,8 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.chunks import is_dask, is_lazy, read_blocks
+from momentalign.moments import chunks
+from momentalign.moments.chunks import _without_reading_ahead, is_dask, is_lazy, read_blocks, read_chunks
 
 
 @pytest.fixture
@@ -40,24 +42,57 @@ def test_everything_of_arrow_has_the_moments_of_its_columns(table, folder, form)
     assert found.cmd(expected) == 0.0
 
 
+def test_no_file_is_read_ahead_of_the_work(table, folder):
+    settings = {"batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+    assert _without_reading_ahead(ds.dataset(table)) == settings
+    parquet = ds.ParquetFragmentScanOptions(pre_buffer=False)
+    assert _without_reading_ahead(ds.dataset(folder)) == {**settings, "fragment_scan_options": parquet}
+    pa_csv.write_csv(table, folder / "rows.csv")
+    assert _without_reading_ahead(ds.dataset(folder / "rows.csv", format="csv")) == settings
+
+
+def test_a_dataset_and_a_table_come_in_batches(monkeypatch, table, folder):
+    monkeypatch.setattr(chunks, "_BATCH_ROWS", 60)
+    for data in (table, ds.dataset(table), ds.dataset(folder)):
+        sizes = [len(chunk) for chunk in read_chunks(data)]
+        assert (max(sizes), sum(sizes)) == (60, 1000)
+
+
 def test_a_column_that_cannot_be_read_is_named(table):
     words = table.append_column("e", pa.array(["x"] * 1000))
     with pytest.raises(InvalidTypeError, match="column 'e' of data must hold numbers, got string; leave it out"):
         ma.Moments.of(words)
+    with pytest.raises(InvalidTypeError, match="column 'e' of source must hold numbers"):
+        ma.Moments()._read(words, "source")
     gaps = table.append_column("e", pa.array([1.0, None] * 500))
     with pytest.raises(InvalidInputError, match="column 'e' of data has missing values; remove or impute"):
         ma.Moments.of(gaps)
     with pytest.raises(
-        InvalidTypeError, match="must be a PyArrow table, dataset or record batch reader, got ChunkedArr"
+        InvalidTypeError,
+        match=r"^data must be a PyArrow table, dataset or record batch reader, got ChunkedArray; make a table of it\.$",
     ):
-        ma.Moments.of(table["a"])
+        list(read_chunks(table["a"]))
+
+
+def test_a_file_of_arrow_is_no_data_yet(folder):
+    file = pq.ParquetFile(folder / "part0.parquet")
+    assert is_lazy(file)
+    with pytest.raises(InvalidTypeError, match=r"^data must be a PyArrow table, .* got ParquetFile; make a table"):
+        ma.Moments.of(file)
+
+
+class Graph:
+    """Of another library that builds on Dask."""
+
+    def __dask_graph__(self):
+        return {}
 
 
 def test_what_is_lazy_and_what_is_not(tmp_path):
     stored = np.memmap(tmp_path / "rows", dtype=np.float32, mode="w+", shape=(3, 2))
     assert is_lazy(stored)
     assert is_lazy(iter([]))
-    for data in (np.ones((2, 2)), [[1.0]], pd.DataFrame(), sparse.csr_array((2, 2)), "path", None):
+    for data in (np.ones((2, 2)), [[1.0]], pd.DataFrame(), sparse.csr_array((2, 2)), "path", None, Graph()):
         assert not is_lazy(data)
         assert not is_dask(data)
 
@@ -74,6 +109,27 @@ def test_a_memory_map_is_read_where_it_lies(rng, tmp_path, dtype):
         assert len(blocks) > 1
         assert max(len(block) for block in blocks) * 3 <= 2**17
     assert ma.Moments.of(stored).cmd(ma.Moments.of(rows.astype(float)), interval=(0, 100)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [("float16", "float32"), (">f4", "float32"), ("float32", "float32"), ("int8", "float64"), ("bool", "float64")],
+)
+def test_a_block_is_no_wider_than_it_must_be(given, read):
+    rows = np.asfortranarray(np.ones((3, 2), given))
+    ((place, block),) = read_blocks(rows, "data")
+    assert (place, block.dtype, block.flags.c_contiguous) == (slice(0, 3), np.dtype(read), True)
+    assert block.tolist() == [[1.0, 1.0]] * 3
+
+
+def test_a_block_comes_with_the_place_of_its_rows(monkeypatch):
+    monkeypatch.setattr(chunks, "_STEP", 4)
+    frame = pd.DataFrame(np.arange(10.0).reshape(5, 2), index=[9.5, 8.5, 7.5, 6.5, 5.5])
+    places, blocks = zip(*read_blocks(frame, "data"), strict=True)
+    assert places == (slice(0, 2), slice(2, 4), slice(4, 5))
+    assert np.concatenate(blocks).tolist() == frame.values.tolist()
+    for whole in (np.ones((5, 2)), sparse.csr_array(np.ones((5, 2)))):
+        assert [place for place, _ in read_blocks(whole, "data")] == [slice(0, 5)]
 
 
 def test_blocks_of_other_widths_are_refused():

@@ -1,8 +1,12 @@
+import math
+
 import numpy as np
 import pytest
 
-from momentalign.moments.central_sums import dense_sums
-from momentalign.moments.differences import _size, difference_terms
+from momentalign.moments.central_sums import CentralSums, dense_sums
+from momentalign.moments.differences import _guarded, _size, difference_terms
+
+EPS = np.finfo(float).eps
 
 
 def sums(rows, orders=5):
@@ -18,6 +22,21 @@ def test_the_size_of_an_order_is_that_of_its_summands(rng, orders):
         # Odd orders lie below the root of their neighbours' product; the highest one is known from below.
         assert np.all(_size(central, order) <= 1.5 * exact)
         assert np.all(_size(central, order) >= 0.6 * exact)
+
+
+def test_odd_orders_lie_between_their_neighbours():
+    central = np.array([[2.0], [0.0], [32.0], [0.0], [1024.0]])
+    assert [_size(central, order).item() for order in range(1, 7)] == pytest.approx(
+        [math.sqrt(2.0), 2.0, 8.0, 32.0, math.sqrt(32.0 * 1024.0), 1024.0]
+    )
+    assert _size(central[:4], 5) == pytest.approx(32.0 * math.sqrt(32.0 / 2.0))
+
+
+def test_an_overflow_is_no_noise():
+    assert _guarded(np.array([1.0]), math.inf) == 1.0
+    assert _guarded(np.array([math.inf, 1.0]), math.inf) == math.inf
+    assert _guarded(np.array([3e200, 4e200]), 1.0) == pytest.approx(5e200)
+    assert _guarded(np.array([3e-200, 4e-200]), 0.0) == pytest.approx(5e-200, abs=0.0)
 
 
 def test_one_outlier_sets_the_size_exactly():
@@ -36,3 +55,48 @@ def test_noise_is_no_difference_and_a_difference_is_no_noise(rng):
     sample = rng.random((100, 3))
     assert difference_terms(sums(sample), sums(sample * (1 + 1e-15)), 5, scale=1.0).tolist() == [0.0] * 5
     assert np.all(difference_terms(sums(sample), sums(sample * (1 + 1e-11)), 5, scale=1.0) > 0)
+
+
+@pytest.mark.parametrize(("count", "growth"), [(1, 1.0), (16, 1.0), (1600, 10.0), (10**7, 790.0), (10**12, 790.0)])
+@pytest.mark.parametrize("order", [2, 4])
+def test_the_level_of_noise_grows_with_the_order_and_the_merges(order, count, growth):
+    """32 last digits of the sizes of both, times the root of 2^order and a quarter of that of the merges."""
+
+    def term(digits):
+        moments = np.ones((3, 1))
+        moments[order - 2] += digits * EPS
+        one, other = (
+            CentralSums(count, np.zeros(1), np.zeros(1), count * rows, None) for rows in (moments, np.ones((3, 1)))
+        )
+        return difference_terms(one, other, 4, scale=1.0)[order - 1]
+
+    level = 32 * 2 * 2 ** (order / 2) * growth
+    assert term(0.9 * level) == 0.0
+    assert term(1.1 * level) > 0.0
+
+
+@pytest.mark.parametrize(("share", "is_noise"), [(0.85, True), (1.15, False)])
+def test_the_level_of_cross_variances_is_that_of_the_second_order(share, is_noise):
+    """All four covariances of two features differ by d, three of them count; the variances add up to four."""
+    difference = share * 32 * 2 * 4 / np.sqrt(3) * EPS
+    one, other = (
+        CentralSums(1, np.zeros(2), np.zeros(2), np.ones((1, 2)), np.full((2, 2), 1.0 + d)) for d in (0.0, difference)
+    )
+    assert (difference_terms(one, other, 2, scale=1.0)[1] == 0.0) == is_noise
+
+
+@pytest.mark.parametrize(("scale", "size"), [(1.0, 1.0), (4.0, 1.0), (1.0, 1e-6), (1.0, 1e6)])
+def test_cross_variances_have_a_level_too(rng, scale, size):
+    sample = size * rng.random((100, 3))
+    one, same, other = (
+        dense_sums(rows, None, 2, crossed=True) for rows in (sample, sample * (1 + 1e-15), sample * (1 + 1e-11))
+    )
+    assert difference_terms(one, same, 2, scale=scale)[1] == 0.0
+    assert difference_terms(one, other, 2, scale=scale)[1] > 0.0
+
+
+def test_the_mean_is_compared_below_its_last_digit():
+    one, other = (CentralSums(2, np.ones(1), np.array([rest]), np.full((1, 1), 1e-9), None) for rest in (0.0, 1e-17))
+    assert difference_terms(one, other, 2, scale=0.5)[0] == pytest.approx(2e-17, rel=1e-12, abs=0.0)
+    above = CentralSums(2, np.full(1, 1.0 + EPS), np.array([-0.25 * EPS]), np.full((1, 1), 1e-9), None)
+    assert difference_terms(above, one, 2, scale=0.5)[0] == pytest.approx(1.5 * EPS, rel=1e-12, abs=0.0)

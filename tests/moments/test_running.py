@@ -214,9 +214,10 @@ BAD = [
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("cross", [1, 2])
 @pytest.mark.parametrize(("batch", "weights", "words"), BAD)
-def test_a_bad_batch_is_named_and_changes_nothing(sample, batch, weights, words):
-    moments = ma.Moments().update(sample)
+def test_a_bad_batch_is_named_and_changes_nothing(sample, batch, weights, words, cross):
+    moments = ma.Moments(cross=cross).update(sample)
     before = moments.to_dict()
     with pytest.raises(InvalidInputError, match=f"^{words}" if words[0] != "o" else words):
         moments.update(batch, weights)
@@ -232,11 +233,13 @@ def test_a_late_bad_row_changes_nothing(sample):
     assert moments.to_dict() == ma.Moments().to_dict()
 
 
-def test_a_merge_that_overflows_changes_nothing():
-    low, high = (ma.Moments().update(np.full((2, 1), value)) for value in (-1e70, 1e70))
-    with pytest.raises(InvalidInputError, match="overflow float64"):
+@pytest.mark.parametrize(("order", "cross", "far"), [(5, 1, 1e70), (5, 2, 1e70), (2, 2, 1e200), (2, 2, 1e308)])
+def test_a_merge_that_overflows_changes_nothing(order, cross, far):
+    low, high = (ma.Moments(order, cross).update([[value, 0.0]]) for value in (-far, far))
+    words = f"^powers up to order {order} of the values overflow float64; scale them or lower the order"
+    with pytest.raises(InvalidInputError, match=words):
         low.merge(high)
-    assert low.mean.tolist() == [-1e70]
+    assert low.mean.tolist() == [-far, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +277,15 @@ def test_what_is_no_moments_is_refused(sample):
         ({"n_moments": 2.0}, "n_moments must be a whole number"),
         ({"interval": "data"}, "do not know the range of the values, got interval='data'"),
         ({"interval": (1.0, 1.0)}, "interval must be finite and not empty"),
-        ({"interval": (0.0, 1e-100)}, r"divided by \|b - a\| = 1e-100 overflow float64"),
+        (
+            {"interval": (0.0, 3e-62)},
+            r"^powers of values divided by \|b - a\| = 3e-62 overflow float64; give the range",
+        ),
+        (
+            {"interval": (0.0, 1e-100)},
+            r"^powers of values divided by \|b - a\| = 1e-100 overflow float64; give the range of the values as "
+            r"interval=\(a, b\), or lower n_moments\.$",
+        ),
     ],
 )
 def test_settings_of_the_distance_are_checked(sample, settings, words):
@@ -287,13 +298,25 @@ def test_settings_of_the_distance_are_checked(sample, settings, words):
 @pytest.mark.parametrize("moments", [ma.Moments(cross=2), ma.Moments(cross=2).update(np.empty((0, 3)))])
 def test_without_rows_there_is_nothing_to_tell(name, moments):
     assert moments.count == 0
-    with pytest.raises(InvalidInputError, match="these moments have no rows yet"):
+    with pytest.raises(InvalidInputError, match=r"^these moments have no rows yet; update them with a batch first\.$"):
         getattr(moments, name)
 
 
 def test_covariances_are_kept_where_they_are_asked_for(sample):
-    with pytest.raises(InvalidInputError, match=r"kept with cross=2 only, got cross=1; use Moments\(cross=2\)"):
+    with pytest.raises(
+        InvalidInputError, match=r"^covariances are kept with cross=2 only, got cross=1; use Moments\(cross=2\)\.$"
+    ):
         _ = ma.Moments().update(sample).covariance
+
+
+@pytest.mark.parametrize("cross", [1, 2])
+def test_to_forget_is_to_weigh_all_rows_less(sample, cross):
+    forgotten = ma.Moments(cross=cross).update(sample).forget(0.25).update(sample + 1.0)
+    weighted = ma.Moments(cross=cross).update(sample, weights=np.full(500, 0.25)).update(sample + 1.0)
+    assert forgotten.count == weighted.count == 625.0
+    assert forgotten.cmd(weighted) == 0.0
+    np.testing.assert_allclose(forgotten.central, weighted.central, rtol=1e-12)
+    assert forgotten.forget(1.0).count == forgotten.forget(1).count == 625.0
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.5, np.nan])

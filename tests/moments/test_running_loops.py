@@ -38,6 +38,21 @@ def test_loops_are_the_python_they_are_written_in():
             np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-13)
 
 
+def test_loops_keep_their_order_and_divide_as_numpy_does():
+    """Other threads run meanwhile; what is compiled is kept beside its source."""
+    from momentalign.moments.running_loops import _compiled
+
+    found = _compiled(quotient)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    assert {name: found.targetoptions[name] for name in options} == options
+    assert found.stats.cache_path is not None
+    assert np.isinf(found(1.0, 0.0))
+
+
+def quotient(one, other):
+    return one / other
+
+
 def test_a_loop_sees_nan_and_keeps_it():
     from momentalign.moments.running_loops import centre
 

@@ -4,15 +4,19 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import (
     central_moments,
     exponents,
+    full_precision,
     mean_difference,
     monomials,
     read_order,
     read_pair,
+    read_sample,
+    refuse_non_finite,
     sample_moments,
 )
 
@@ -84,6 +88,16 @@ def test_a_stack_is_treated_sample_by_sample(rng):
         torch.testing.assert_close(together[i, j], central_moments(stack[i, j], 5), rtol=1e-14, atol=1e-15)
 
 
+def test_moments_and_monomials_of_a_stack_are_those_of_its_samples(rng):
+    stack = torch.tensor(rng.random((4, 6, 8)))
+    moments, products = sample_moments(stack, 5, scale=2.0), monomials(stack, 3)
+    for number, sample in enumerate(stack):
+        torch.testing.assert_close(products[number], monomials(sample, 3), rtol=0.0, atol=0.0)
+        for field in ("shift", "residual", "centred", "central", "magnitude"):
+            one = getattr(sample_moments(sample, 5, scale=2.0), field)
+            torch.testing.assert_close(getattr(moments, field)[number], one, rtol=1e-13, atol=1e-15, msg=field)
+
+
 def test_scale_divides_the_sample(rng):
     sample = torch.tensor(rng.random((9, 2)))
     scaled, expected = sample_moments(sample, 4, scale=2.0), sample_moments(sample / 2.0, 4)
@@ -102,6 +116,8 @@ def test_mean_difference_keeps_what_the_means_would_round_away():
     low = torch.tensor([[0.0], [2.0]]) + 2.0**24
     high = torch.tensor([[2.0], [2.0], [2.0], [0.0]]) + 2.0**24  # mean 2^24 + 1.5, not a float32
     assert mean_difference(sample_moments(high, 1), sample_moments(low, 1)).tolist() == [0.5]
+    halves = [sample_moments(sample, 1, scale=2.0) for sample in (high + 8.0, low)]
+    assert mean_difference(*halves).tolist() == [4.25]
 
 
 @pytest.mark.parametrize(("width", "order"), list(product((1, 2, 3, 5), (1, 2, 3, 4))))
@@ -122,14 +138,17 @@ def test_read_order_takes_whole_numbers_of_every_make():
 
 @pytest.mark.parametrize("value", [0, -1, np.int64(0)])
 def test_read_order_refuses_small_numbers(value):
-    with pytest.raises(InvalidInputError, match=r"^degree must be at least 1"):
+    with pytest.raises(InvalidInputError, match=rf"^degree must be at least 1, got {value}; try degree=5\.$"):
         read_order(value, "degree")
+    with pytest.raises(InvalidInputError, match=rf"^width must be at least 1, got {value}; try width=50\.$"):
+        read_order(value, "width", example="50")
 
 
 @pytest.mark.parametrize("value", [1.0, 1.5, True, np.True_, "3", None, [2], math.nan])
 def test_read_order_refuses_other_types(value):
-    with pytest.raises(InvalidTypeError, match=r"^degree must be a whole number"):
+    with pytest.raises(InvalidTypeError) as caught:
         read_order(value, "degree")
+    assert str(caught.value) == f"degree must be a whole number, got {value!r}; try degree=5."
 
 
 @pytest.mark.parametrize(
@@ -147,6 +166,127 @@ def test_a_pair_is_read_in_its_common_wide_dtype(left, right, common):
     assert differentiable
 
 
-def test_samples_on_two_devices_are_refused():
-    with pytest.raises(InvalidInputError, match="source is on meta and target on cpu"):
-        read_pair(torch.ones(2, 2, device="meta"), torch.ones(2, 2))
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (np.ones((2, 3), np.float32), torch.float32),
+        (np.ones((2, 3), np.float16), torch.float32),
+        (np.ones((2, 3), np.longdouble), torch.float64),
+        (np.ones((2, 3), np.uint8), torch.float64),
+        (np.ones((2, 3), bool), torch.float64),
+        (np.ones((2, 3), ">f8"), torch.float64),
+        (np.frombuffer(np.ones(6).tobytes()).reshape(2, 3), torch.float64),
+        (np.ones((2, 3))[::-1, ::-1], torch.float64),
+        (np.ones((1, 3))[::-1], torch.float64),
+        (np.broadcast_to(1.0, (2, 3)), torch.float64),
+        (np.ma.ones((2, 3)), torch.float64),
+        ([[1, 1.0, True]] * 2, torch.float64),
+        (torch.ones(2, 3, dtype=torch.bfloat16), torch.bfloat16),
+    ],
+)
+def test_a_sample_of_any_make_is_read(given, read):
+    sample = read_sample(given, "rows")
+    assert sample.dtype == read
+    assert sample.tolist() == [[1.0] * 3] * len(given)
+
+
+REFUSED = [
+    (np.ones(3), InvalidInputError, "must be a matrix (rows, features), got shape (3,); reshape it to two dimensions."),
+    (
+        torch.ones(2, 2, 2),
+        InvalidInputError,
+        "must be a matrix (rows, features), got shape (2, 2, 2); reshape it to two dimensions.",
+    ),
+    (
+        torch.ones(2, 2).to_sparse(),
+        InvalidTypeError,
+        "is a sparse tensor; give a dense one, for instance rows.to_dense().",
+    ),
+    (np.ones((0, 2)), InvalidInputError, "is empty, its shape is (0, 2); give at least one row and one column."),
+    (np.ones((2, 0)), InvalidInputError, "is empty, its shape is (2, 0); give at least one row and one column."),
+    (
+        torch.ones(2, 2, dtype=torch.int8),
+        InvalidTypeError,
+        "must hold real floating-point numbers, got torch.int8; convert it with .float().",
+    ),
+    (
+        sparse.csr_array((2, 2)),
+        InvalidTypeError,
+        "is a scipy sparse matrix; give a dense array, for instance rows.toarray().",
+    ),
+    (np.ma.masked_less(np.ones((2, 2)), 3), InvalidInputError, "has masked values; remove or impute them first."),
+    (
+        np.ones((2, 2), complex),
+        InvalidTypeError,
+        "must hold real numbers, got dtype complex128; convert it to float first.",
+    ),
+    ([["a"]], InvalidTypeError, "must hold real numbers, got dtype <U1; convert it to float first."),
+]
+
+
+@pytest.mark.parametrize(("given", "error", "words"), REFUSED)
+def test_what_is_no_sample_is_refused(given, error, words):
+    with pytest.raises(error) as caught:
+        read_sample(given, "rows")
+    assert str(caught.value) == f"rows {words}"
+
+
+def test_a_pair_keeps_half_precision_where_it_is_asked_to():
+    half, single = torch.ones(2, 2).half(), torch.ones(2, 2)
+    assert [sample.dtype for sample in read_pair(half, half, widened=False)[:2]] == [torch.float16] * 2
+    assert [sample.dtype for sample in read_pair(half, single, widened=False)[:2]] == [torch.float32] * 2
+    assert read_pair([[1.0]], [[2.0]])[2] is False
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        (
+            np.ones((2, 2)),
+            torch.ones(2, 2),
+            "source and target must both be torch tensors or both be arrays, got ndarray and Tensor; "
+            "convert one of them.",
+        ),
+        (np.ones((2, 2)), np.ones((2, 3)), "source has 2 columns and target has 3; give both the same features."),
+        (
+            torch.ones(2, 2),
+            torch.ones(2, 2, device="meta"),
+            "source is on cpu and target on meta; move one of them.",
+        ),
+    ],
+)
+def test_what_is_no_pair_is_refused(source, target, words):
+    with pytest.raises(InvalidInputError) as caught:
+        read_pair(source, target)
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "source", "target", "words"),
+    [
+        (math.nan, [1.0], [math.inf], "target holds NaN or infinite values; remove or impute them first."),
+        ([0.0, math.inf], [math.nan], [math.inf], "source holds NaN or infinite values; remove or impute them first."),
+        (math.inf, [-3e30], [1.0], "the powers of values as large as 3e+30 overflow torch.float32; scale them down."),
+        (math.inf, [1.0], [-2e30], "the powers of values as large as 2e+30 overflow torch.float32; scale them down."),
+    ],
+)
+def test_a_distance_that_is_not_finite_names_its_cause(value, source, target, words):
+    with pytest.raises(InvalidInputError) as caught:
+        refuse_non_finite(torch.tensor(value), torch.tensor([source]), torch.tensor([target]))
+    assert str(caught.value) == words
+    refuse_non_finite(torch.tensor([1.0, 2.0]), torch.tensor([source]), torch.tensor([target]))
+
+
+def test_what_cannot_be_looked_at_is_not_refused():
+    sample = torch.full((2, 2), math.nan)
+    refuse_non_finite(torch.tensor(math.nan, device="meta"), sample, sample)
+    torch.vmap(lambda row: refuse_non_finite(row.sum(), sample, sample) or row)(sample)
+
+
+def test_full_precision_is_kept_under_autocast():
+    one = torch.ones(2, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (one @ one).dtype == torch.bfloat16
+        with full_precision(one.device):
+            assert (one @ one).dtype == torch.float32
+        assert (one @ one).dtype == torch.bfloat16

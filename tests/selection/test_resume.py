@@ -9,10 +9,12 @@ import time
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_matrix
 
 import momentalign as ma
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError
 from momentalign.journal import Journal
+from momentalign.selection.base import Sample, _digest
 from momentalign.selection.grid import read_points
 from momentalign.selection.label_free import LabelFreeSearch
 from momentalign.selection.search import ReverseValidationSearch
@@ -86,6 +88,56 @@ def test_finished_points_are_not_computed_again(search, quick, tmp_path, kind):
     assert scores(found)[0] == scores(search({"weight": [0.5]}, kind=kind, resume=None))[0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "own"), [(ReverseValidationSearch, {}), (LabelFreeSearch, {"rule": "importance-weighted"})]
+)
+def test_a_journal_says_which_search_it_is_and_names_points_by_all_their_parameters(search, quick, tmp_path, kind, own):
+    found = search({"weight": [0.5]}, model=quick(device="cpu"), kind=kind)
+    header, line = (json.loads(line) for line in lines(tmp_path / "deep" / "search.jsonl"))
+    data = header["identity"].pop("data")
+    assert len(data) == 64
+    assert header["identity"] == {"search": kind.__name__, "share": 0.8, "seed": 0, **own}
+    assert line["result"] == {"score": found.best_score_}
+    assert line["cell"] == {
+        "batch_size": 60, "between": "pooled", "device": "cpu", "discrepancy": "cmd", "domain_weights": "equal",
+        "hidden": [5], "learning_rate": 0.1, "max_epochs": 15, "n_moments": 5, "optimizer": "adam", "patience": 10,
+        "random_state": 0, "weight": 0.5,
+    }  # fmt: skip
+
+
+def test_points_are_named_by_plain_values(quick):
+    loss = ma.MMDLoss(beta=0.5)
+    model = quick(weight=np.float32(0.5), domain_weights=np.array([1, 2]), discrepancy=loss)
+    (point,) = read_points(model, {"n_moments": [np.int64(3)]}, seed=0)
+    cell = json.loads(json.dumps(point.cell()))
+    assert (cell["weight"], cell["n_moments"], cell["domain_weights"]) == (0.5, 3, [1.0, 2.0])
+    assert cell["discrepancy"] == repr(loss)
+
+
+SAMPLE = Sample(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0, 1, 0]), np.ones((2, 2), np.float32), 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "beginning"),
+    [
+        ({}, "01f1241802607c96"),
+        ({"source": csr_matrix(SAMPLE.source), "target": csr_matrix(SAMPLE.target)}, "26548cd37a11e872"),
+        ({"source_domains": np.array([0, 1, 1])}, "8432b92d27d60252"),
+    ],
+)
+def test_the_digest_of_data_is_the_same_in_every_version(changes, beginning):
+    """A search that an earlier version began goes on."""
+    assert _digest(SAMPLE._replace(**changes)).startswith(beginning)
+
+
+def test_the_bar_begins_with_what_is_finished(search, capfd):
+    found = search({"weight": [0.5, 20.0]})
+    search({"weight": [0.5, 20.0]}, verbose=1)
+    shown = capfd.readouterr().err
+    assert "2/2" in shown
+    assert f"best score {found.best_score_:.4f}" in shown
+
+
 def test_a_grid_may_grow_and_what_changes_no_score_may_change(search, quick, tmp_path):
     small = search({"weight": [0.5, 20.0]})
     before = lines(tmp_path / "deep" / "search.jsonl")
@@ -116,25 +168,10 @@ def test_the_journal_of_another_search_is_refused(search, change, message):
         search({"weight": [0.5]}, **change)
 
 
-def test_a_distance_without_a_name_cannot_be_resumed(search):
-    with pytest.raises(InvalidTypeError, match=r"resume cannot tell discrepancy=<function .* or resume=None"):
-        search({"discrepancy": [lambda source, target: (source - target).sum()]})
-
-
-@pytest.mark.parametrize(
-    ("options", "word"), [({"aggregate": True}, "aggregate=True"), ({"rule": "balancing"}, "rule='balancing'")]
-)
-def test_what_needs_all_networks_cannot_be_resumed(search, options, word):
-    with pytest.raises(InvalidInputError, match=f"{word} needs all networks at once, and resume keeps scores only"):
-        search({"weight": [0.5]}, kind=LabelFreeSearch, **options)
-
-
 def test_sparse_rows_have_a_digest_too(quick, problem, tmp_path):
-    from scipy import sparse
-
     def fit(X):
         found = ReverseValidationSearch(quick(), {"weight": [1.0]}, random_state=0, resume=tmp_path / "s", refit=False)
-        return found.fit(sparse.csr_matrix(X), problem.y, sparse.csr_matrix(problem.X_target))
+        return found.fit(csr_matrix(X), problem.y, csr_matrix(problem.X_target))
 
     assert scores(fit(problem.X)) == scores(fit(problem.X))
     with pytest.raises(InvalidInputError, match="data is"):

@@ -9,6 +9,7 @@ import pytest
 import sklearn
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
+from sklearn.utils import get_tags
 
 from momentalign import MANNClassifier
 from momentalign.errors import InvalidInputError
@@ -61,6 +62,15 @@ def test_clone_and_nested_names(kind, quick, problem):
     copy.set_params(estimator__max_epochs=3, share=0.5)
     assert (copy.estimator.max_epochs, search.estimator.max_epochs, copy.share) == (3, 15, 0.5)
     assert copy.fit(*problem[:3]).best_estimator_.n_epochs_ == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tags_say_what_a_search_takes_and_gives(kind, quick):
+    tags = get_tags(kind(quick(), {"weight": [0.5]}))
+    assert tags.input_tags.sparse
+    assert tags.estimator_type == "classifier"
+    assert tags.transformer_tags is not None
+    assert get_tags(kind(quick(), {"weight": [0.5]}, refit=False)).transformer_tags is None
 
 
 def test_values_of_the_grid_are_not_changed(quick, problem):

@@ -23,6 +23,20 @@ def test_rows_are_shuffled_by_the_seed_alone():
     assert split_unlabelled(50, share=0.8, seed=0)[0].tolist() != split_unlabelled(50, share=0.8, seed=1)[0].tolist()
 
 
+def test_splits_are_the_same_in_every_version():
+    """A search goes on with the splits it was begun with."""
+    assert [part.tolist() for part in split_labelled(np.arange(6) % 2, share=0.6, seed=6)] == [[5, 0, 3, 2], [1, 4]]
+    assert [part.tolist() for part in split_unlabelled(5, share=0.6, seed=6)] == [[1, 2, 3], [4, 0]]
+
+
+@pytest.mark.parametrize("seed", [2**32 - 1, 2**32 + 3, 2**70 + 3])
+def test_seeds_may_be_as_large_as_one_likes(seed):
+    labels = np.arange(50) % 2
+    small = split_labelled(labels, share=0.8, seed=seed % 2**32)[0]
+    np.testing.assert_array_equal(split_labelled(labels, share=0.8, seed=seed)[0], small)
+    assert sorted(np.concatenate(split_unlabelled(50, share=0.8, seed=seed))) == list(range(50))
+
+
 def test_every_class_is_in_both_parts_however_few_rows_there_are():
     labels = np.array([0, 0, 1, 1, 2, 2])
     training, held_out = split_labelled(labels, share=0.9, seed=0)
@@ -33,6 +47,11 @@ def test_every_class_is_in_both_parts_however_few_rows_there_are():
 def test_too_few_rows_of_a_class_are_said(labels):
     with pytest.raises(InvalidInputError, match="1 of the rarest, too few to hold out some of each class; give at"):
         split_labelled(np.array(labels), share=0.8, seed=0)
+
+
+def test_a_share_that_leaves_no_row_of_a_class_to_train_on_is_said():
+    with pytest.raises(InvalidInputError, match="y has 4 labels of 2 classes, 2 of the rarest, too few"):
+        split_labelled(np.array([0, 0, 1, 1]), share=0.1, seed=0)
 
 
 def test_the_split_of_unlabelled_rows_is_whole_and_has_two_parts():

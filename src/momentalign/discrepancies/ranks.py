@@ -198,7 +198,7 @@ class _SumOverRanks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, local: Tensor, group: dist.ProcessGroup) -> Tensor:
         ctx.group = group
-        total = local.clone(memory_format=torch.contiguous_format)
+        total = local.clone()
         dist.all_reduce(total, group=group)
         return total
 

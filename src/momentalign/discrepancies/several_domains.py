@@ -267,9 +267,9 @@ def _read_lists(sources: object, targets: object) -> tuple[list[Tensor], list[Te
     read = {name: read_sample(sample, name) for name, sample in named.items()}
     (first, one), *others = read.items()
     for name, sample in others:
-        if sample.shape[-1] != one.shape[-1]:
+        if sample.shape[1] != one.shape[1]:
             raise InvalidInputError(
-                f"{first} has {one.shape[-1]} columns and {name} has {sample.shape[-1]}; give all the same features."
+                f"{first} has {one.shape[1]} columns and {name} has {sample.shape[1]}; give all the same features."
             )
         if sample.device != one.device:
             raise InvalidInputError(f"{first} is on {one.device} and {name} on {sample.device}; move one of them.")

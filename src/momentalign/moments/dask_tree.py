@@ -22,7 +22,7 @@ SPLIT_EVERY = 8
 _BLOCK_BYTES = 2**25
 
 
-def tree_moments(data: Any, empty: Moments, name: str = "data") -> Moments:
+def tree_moments(data: Any, empty: Moments, name: str) -> Moments:
     """Return the moments of all rows of a Dask array or data frame, by whichever scheduler is in charge.
 
     `empty` are moments without rows, of the order and cross that are asked for.
@@ -31,7 +31,7 @@ def tree_moments(data: Any, empty: Moments, name: str = "data") -> Moments:
     --------
     >>> import dask.array
     >>> from momentalign.moments.running import Moments
-    >>> tree_moments(dask.array.ones((10, 2), chunks=(3, 2)), Moments(order=2))
+    >>> tree_moments(dask.array.ones((10, 2), chunks=(3, 2)), Moments(order=2), "data")
     Moments(order=2, cross=1) of 10 rows, 2 features
     """
     from dask.delayed import delayed

@@ -57,7 +57,6 @@ def _marginal_terms(one: CentralSums, other: CentralSums, n_moments: int, scale:
     means = ((one.mean - other.mean) + (one.rest - other.rest)) / scale
     differences = [means, *(ours - theirs)]
     sizes = [_size(ours, order) + _size(theirs, order) for order in range(1, n_moments + 1)]
-    sizes[0] += np.abs(means)
     levels = [_level(one, other, order) * _norm(size) for order, size in enumerate(sizes, 1)]
     return np.array([_guarded(*pair) for pair in zip(differences, levels, strict=False)])
 

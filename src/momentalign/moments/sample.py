@@ -163,9 +163,9 @@ def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor
         )
     differentiable = isinstance(source, Tensor)
     source, target = read_sample(source, "source"), read_sample(target, "target")
-    if source.shape[-1] != target.shape[-1]:
+    if source.shape[1] != target.shape[1]:
         raise InvalidInputError(
-            f"source has {source.shape[-1]} columns and target has {target.shape[-1]}; give both the same features."
+            f"source has {source.shape[1]} columns and target has {target.shape[1]}; give both the same features."
         )
     if source.device != target.device:
         raise InvalidInputError(f"source is on {source.device} and target on {target.device}; move one of them.")
@@ -209,10 +209,10 @@ def _from_array(sample: Any, name: str) -> Tensor:
         array = array.astype(np.float64)
     if array.dtype.kind != "f":
         raise InvalidTypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float first.")
+    # Torch knows neither foreign byte order nor negative strides nor read-only memory.
     if array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-    # Torch knows neither negative strides nor read-only memory nor foreign byte order.
-    array = np.require(array, dtype=array.dtype.newbyteorder("="), requirements=["C", "W"])
+    array = np.require(array, requirements=["C", "W"])
     if any(stride < 0 for stride in array.strides):  # an axis of one entry counts as contiguous whatever its stride
         array = array.copy()
     return torch.from_numpy(array)

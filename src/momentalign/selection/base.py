@@ -139,7 +139,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
     def _open_journal(self, sample: Sample) -> Journal | None:
         if self.resume is None:
             return None
-        if isinstance(self.random_state, bool) or not isinstance(self.random_state, numbers.Integral):
+        if not isinstance(self.random_state, numbers.Integral):
             raise InvalidInputError(
                 f"resume needs the same splits in every run, but random_state is {self.random_state!r}; give a whole "
                 "number, such as random_state=0."

@@ -79,7 +79,7 @@ def read_points(estimator: object, param_grid: Any, *, seed: int) -> list[Point]
 
 
 def _refuse_unknown_names(estimator: MANNClassifier, grid: Sequence[Mapping[str, Any]]) -> None:
-    known = estimator.get_params(deep=False)
+    known = estimator.get_params()
     unknown = sorted({name for parameters in grid for name in parameters} - set(known))
     if unknown:
         raise InvalidInputError(

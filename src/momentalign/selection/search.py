@@ -103,9 +103,9 @@ class ReverseValidationSearch(StackedSearch):
         refuse_bad_share(self.share)
 
     def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:
-        source, labels, target, n_classes, seed, *numbers = sample
-        domains = dict(zip(("source_domains", "target_domains"), numbers, strict=True))
-        for stack in stacks(points, Task(source, labels, target, n_classes, **domains)):
+        source, labels, target, n_classes, seed, numbers, others = sample
+        task = Task(source, labels, target, n_classes, source_domains=numbers, target_domains=others)
+        for stack in stacks(points, task):
             reverse_scores(
                 source,
                 labels,
@@ -117,6 +117,7 @@ class ReverseValidationSearch(StackedSearch):
                 share=self.share,
                 device=stack[0].device,
                 n_jobs=self.n_jobs,
-                **domains,
+                source_domains=numbers,
+                target_domains=others,
                 finished=lambda position, score, stack=stack: finished(stack[position], score),  # type: ignore[misc]
             )

@@ -29,7 +29,7 @@ def split_labelled(labels: NDArray[np.intp], *, share: float, seed: int) -> tupl
     if counts.min() < 2 or len(labels) - held_out < len(counts):
         raise InvalidInputError(
             f"y has {len(labels)} labels of {len(counts)} classes, {counts.min()} of the rarest, too few to hold out "
-            "some of each class; give at least 2 rows of each class."
+            "some of each class; give at least 2 rows of each class, or set share nearer to 0.5."
         )
     training, rest = train_test_split(
         np.arange(len(labels)), test_size=held_out, stratify=labels, random_state=seed % 2**32

@@ -1,4 +1,5 @@
 import bz2
+import gc
 import gzip
 import lzma
 
@@ -9,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from momentalign.data.tables import delimited
 from momentalign.data.tables.reading import read_chunks, read_table
-from momentalign.errors import MomentAlignWarning
+from momentalign.errors import InvalidInputError, MomentAlignWarning
 
 NAMES = st.text("abcäöü xyz_1", min_size=1, max_size=6).map(str.strip).filter(lambda name: name[:1].isalpha())
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53) | st.none()
@@ -172,3 +174,24 @@ def test_only_the_columns_that_are_asked_for_are_read(tmp_path):
 def test_the_first_chunk_decides_the_kinds(tmp_path):
     path = _csv(tmp_path, "a,b\nx,1\ny,2\n3,3\n4,4\n")
     assert [chunk.rows["a"].tolist() for chunk in read_chunks(path, rows=2)] == [["x", "y"], ["3", "4"]]
+
+
+def test_no_thread_holds_a_file_that_was_refused_or_left(tmp_path, monkeypatch, rng):
+    """A thread of Arrow that reads ahead while the interpreter shuts down would end the process with an abort."""
+    monkeypatch.setattr(delimited, "_BLOCK", 2**20)
+    refused, left = tmp_path / "refused.csv.bz2", tmp_path / "left.csv.bz2"  # slow to read, so that it is under way
+    rows = "".join(f"{number},1\n" for number in rng.random(150_000))
+    refused.write_bytes(bz2.compress(f"a,b\n1,2,3\n{rows}".encode()))
+    left.write_bytes(bz2.compress(f"a,b\n{rows}".encode()))
+    with pytest.raises(InvalidInputError, match="row 1 has 3 fields"):
+        read_table(refused)
+    assert not held()
+    parts = read_chunks(left, rows=10)
+    next(parts)
+    assert held()
+    parts.close()
+    assert not held()
+
+
+def held():
+    return [one for one in gc.get_objects() if type(one) is delimited._Content]

@@ -10,7 +10,7 @@ import momentalign as ma
 from momentalign import errors
 from momentalign.discrepancies.central_moment import stacked_terms
 from momentalign.discrepancies.fused import choice
-from momentalign.discrepancies.fused.cpu import CPUBackend
+from momentalign.discrepancies.fused.cpu import CPUBackend, _Buffers
 from momentalign.discrepancies.fused.function import differentiable_terms
 
 
@@ -99,6 +99,21 @@ def test_gradient_of_the_gradient_goes_through_plain_torch():
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-14)
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_gradients_of_weighted_terms_can_be_differentiated_again(alone):
+    source, target = pair(9, 8, 3)
+    wanted = (target,) if alone else (source, target)
+    source.requires_grad_(not alone)
+    terms = differentiable_terms(CPUBackend(), source, target, 4, scale=2.0, summed=False, plain=stacked_terms)
+    results = []
+    for values in (terms, stacked_terms(source, target, 4, scale=2.0)):
+        weighted = (values * torch.tensor([1.0, -2.0, 3.0, 0.5]).double()).sum()
+        slopes = torch.autograd.grad(weighted, target, create_graph=True)[0]
+        results.append([slopes.detach(), *torch.autograd.grad(slopes.square().sum(), wanted)])
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-14)
+
+
 def test_only_the_wanted_gradient_is_computed():
     source, target = pair()
     ma.cmd(source, target.detach()).backward()
@@ -160,6 +175,33 @@ def test_gradients_nobody_holds_are_taken_again():
         ma.cmd(source, target).backward()
         places.add(source.grad.data_ptr())
     assert len(places) <= 2
+
+
+def test_a_few_arrays_of_middle_size_are_kept():
+    buffers = _Buffers()
+    like = np.ones((64, 64))
+    held = [buffers.take(like) for _ in range(6)]
+    assert len({id(array) for array in held}) == 6
+    assert [id(array) for array in buffers._kept] == [id(array) for array in held[-4:]]
+    place = id(held.pop(3))
+    assert id(buffers.take(like[:32])) != place
+    assert id(buffers.take(like.astype(np.float32))) != place
+
+
+def test_an_array_that_nobody_holds_is_taken_again():
+    buffers = _Buffers()
+    like = np.empty((64, 64))
+    place = id(buffers.take(like))
+    assert id(buffers.take(like)) == place
+    assert len(buffers._kept) == 1
+
+
+@pytest.mark.parametrize(("size", "kept"), [(2**14 - 1, 0), (2**14, 1), (2**22, 1), (2**22 + 1, 0)])
+def test_small_and_large_arrays_are_not_kept(size, kept):
+    buffers = _Buffers()
+    like = np.empty(size, np.uint8)
+    found = buffers.take(like)
+    assert (found.shape, found.dtype, len(buffers._kept)) == (like.shape, like.dtype, kept)
 
 
 def test_threads_do_not_share_a_gradient():

@@ -57,6 +57,18 @@ def test_loops_and_torch_agree_on_a_tile(known: int) -> None:
     torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-13, atol=1e-15)
 
 
+def test_other_devices_take_torch() -> None:
+    """A device without values stands for them."""
+    joined, signs = (tensor.to("meta") for tensor in _joined(9, 14, 4))
+    squares, own = symmetric.squares_and_sizes(joined, signs, 5)
+    gradient = symmetric.squares_gradient(joined, signs, 5, torch.ones(4, dtype=torch.float64, device="meta"))
+    assert [(found.shape, found.device.type) for found in (squares, own, gradient)] == [
+        ((4,), "meta"),
+        ((4,), "meta"),
+        ((23, 4), "meta"),
+    ]
+
+
 @pytest.mark.gpu
 def test_on_a_gpu_as_on_the_cpu() -> None:
     joined, signs = _joined(40, 50, 7)

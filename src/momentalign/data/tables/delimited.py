@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 import warnings
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from momentalign.data.tables.batches import regroup
 from momentalign.data.tables.encoding import Scan, scan_text
@@ -25,6 +27,7 @@ __all__ = ["read_delimited"]
 _DELIMITERS = ",;\t|"
 # A row must fit into a block; no honest row is longer.
 _BLOCK = 8 * 2**20
+_PATIENCE = 10.0  # seconds
 
 
 def read_delimited(path: Path, request: Request) -> Iterator[Table]:
@@ -109,12 +112,15 @@ def _batches(path: Path, scan: Scan, delimiter: str, names: list[str]) -> Iterat
 
     encoding = "utf-8" if scan.encoding == "utf-8-sig" else scan.encoding
     with reading(path), open_bytes(path) as file:
+        content, handler, reader = _Content(file), remember, None
+        lent = weakref.ref(content), weakref.ref(handler)
+        del remember
         try:
-            yield from arrow_csv.open_csv(
-                file,
+            reader = arrow_csv.open_csv(
+                content,
                 read_options=arrow_csv.ReadOptions(block_size=_BLOCK, encoding=encoding),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=remember
+                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=handler
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pyarrow.string()),
@@ -123,8 +129,38 @@ def _batches(path: Path, scan: Scan, delimiter: str, names: list[str]) -> Iterat
                     strings_can_be_null=True,
                 ),
             )
+            yield from reader
         except pyarrow.ArrowInvalid as error:
             _refuse_ragged(path, ragged, error, scan, delimiter)
+        finally:
+            del content, handler, reader
+            _wait_until_gone(lent)
+
+
+class _Content(io.RawIOBase):
+    """The bytes of a file, for Arrow alone."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file = file
+
+    def readable(self) -> bool:
+        """Say so; Arrow asks."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes."""
+        return self._file.read(size)
+
+
+def _wait_until_gone(lent: Iterable[weakref.ref[Any]]) -> None:
+    """Wait until Arrow's threads hold none of these, as they may for a moment after an error or a reader that is left.
+
+    A thread that asks for the interpreter while it shuts down would end the process with an abort.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while any(reference() is not None for reference in lent) and time.monotonic() < deadline:
+        time.sleep(0.001)
 
 
 def _refuse_ragged(path: Path, ragged: list[Any], error: Exception, scan: Scan, delimiter: str) -> None:
