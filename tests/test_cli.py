@@ -192,3 +192,24 @@ def test_a_library_that_is_not_installed_is_named_in_one_line(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == "momentalign: Networks are adapted by Lightning: pip install momentalign[deep]\n"
+
+
+@pytest.mark.parametrize(("fault", "code"), [("raise KeyboardInterrupt", 130), ("os.kill(os.getpid(), 15)", 143)])
+def test_an_error_of_clearing_up_after_an_interruption_is_an_interruption(fault, code):
+    """As of a pool of processes that is stopped while it starts."""
+    script = f"""
+import os, sys
+from momentalign.cli.root import app, main
+
+@app.command()
+def work():
+    try:
+        {fault}
+    except KeyboardInterrupt:
+        raise RuntimeError("cannot join thread before it is started")
+
+sys.argv = ["momentalign", "work"]
+main()
+"""
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (answer.returncode, answer.stderr) == (code, "momentalign: interrupted\n")

@@ -16,7 +16,7 @@ from momentalign.cli.options import Browser, FirstSeed, Out, Seeds
 from momentalign.cli.predict import predict
 from momentalign.cli.reproduce import reproduce
 from momentalign.cli.results import help_if_alone, show_artificial
-from momentalign.cli.signals import INTERRUPTED, hear_termination, interrupted_code
+from momentalign.cli.signals import INTERRUPTED, came_of_interruption, hear_termination, interrupted_code
 
 __all__ = ["app", "main"]
 
@@ -68,7 +68,7 @@ def _show_warning(
 
 
 def _mendable(error: Exception) -> str:
-    """Return the message of an error the user can mend; raise any other."""
+    """Return the message of an error the user can mend; raise any other, unless it came of ^C."""
     from momentalign.errors import MomentAlignError
 
     missing = isinstance(error, ModuleNotFoundError) and "pip install momentalign[" in str(error)
@@ -76,6 +76,8 @@ def _mendable(error: Exception) -> str:
         return str(error)
     if hasattr(error, "format_message"):  # A wrong option or command; where its class lives depends on typer's version.
         return f"{error.format_message()} Try --help."
+    if came_of_interruption(error):
+        _fail("interrupted", code=interrupted_code())
     raise error
 
 
