@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+import momentalign as ma
 from momentalign.moments.central_sums import CentralSums, dense_sums
 from momentalign.moments.differences import _guarded, _size, difference_terms
 
@@ -100,3 +101,10 @@ def test_the_mean_is_compared_below_its_last_digit():
     assert difference_terms(one, other, 2, scale=0.5)[0] == pytest.approx(2e-17, rel=1e-12, abs=0.0)
     above = CentralSums(2, np.full(1, 1.0 + EPS), np.array([-0.25 * EPS]), np.full((1, 1), 1e-9), None)
     assert difference_terms(above, one, 2, scale=0.5)[0] == pytest.approx(1.5 * EPS, rel=1e-12, abs=0.0)
+
+
+def test_noise_of_tiny_values_counts_as_zero():
+    """Products of their even moments are below float64, the moments are not."""
+    rows = np.array([[0.0], [1e-38], [1e-38]])
+    whole, merged = ma.Moments(order=6).update(rows), ma.Moments(order=6).update(rows[1:])
+    assert whole.cmd(merged.merge(ma.Moments(order=6).update(rows[:1]))) == 0.0

@@ -82,7 +82,7 @@ def _size(central: Floats, order: int) -> Floats:
     if order % 2 == 0:
         return even[half]
     if half + 1 < len(even):
-        return np.asarray(np.sqrt(even[half] * even[half + 1]))
+        return np.asarray(np.sqrt(even[half]) * np.sqrt(even[half + 1]))  # Their product may leave float64.
     below = even[half - 1]
     return np.where(below > 0.0, even[half] * np.sqrt(even[half] / np.where(below > 0.0, below, 1.0)), 0.0)
 
