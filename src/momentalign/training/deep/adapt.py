@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -128,7 +130,6 @@ def adapt(
     >>> adapted(rows).shape, len(history)
     (torch.Size([40, 2]), 2)
     """
-    from momentalign.training.deep.adda import ADDA
     from momentalign.training.deep.lightning import quiet
 
     if not isinstance(model, nn.Module):
@@ -137,61 +138,82 @@ def adapt(
         raise InvalidInputError(
             f"patience={patience!r} needs labelled rows to look at; give them as source_validation=loader."
         )
-    pairs = PairedLoader(source_loader, target_loader, steps=steps)
-    two_stages = discrepancy == "adda"
-
-    def train(module: DeepAdaptation, pairs: PairedLoader, folder: str | Path | None, **settings: Any) -> nn.Module:
-        module.on_epoch = on_epoch
-        last = None if folder is None else _last_checkpoint(folder, checkpoint_every)
-        trainer = _trainer(
-            last,
-            max_epochs=max_epochs,
-            precision=precision,
-            num_nodes=num_nodes,
-            enable_progress_bar=progress,
-            log_every_n_steps=min(LOG_EVERY, len(pairs)),
-            logs=logs,
-            **settings,
+    run = _Run(
+        source_loader,
+        target_loader,
+        steps,
+        {"source": source_validation, "target": target_validation},
+        checkpoint_every,
+        on_epoch,
+        {
+            "max_epochs": max_epochs,
+            "precision": precision,
+            "num_nodes": num_nodes,
+            "enable_progress_bar": progress,
+            "logs": logs,
             **_read_device(device, devices),
-        )
-        found = None if last is None else last.path
-        with speaking_of_batches(source_loader, target_loader, checkpoint=found):
-            _fit(trainer, module, pairs, {"source": source_validation, "target": target_validation}, last)
-        return module.model.cpu()
-
+        },
+    )
+    objective: dict[str, Any] = {
+        "weight": weight,
+        "schedule": schedule,
+        "n_moments": n_moments,
+        "interval": interval,
+        "loss": loss,
+        "optimizer": optimizer,
+        "learning_rate": learning_rate,
+        "domain_norm": domain_norm,
+        "semi_supervised": semi_supervised,
+    }
+    limits = {"patience": patience, "gradient_clip_val": gradient_clip}
     with kept_random_state(), quiet():
         seed = _read_seed(random_state)
         seed_everything(seed)
-        module = _module(
-            _trainable_copy(model),
-            layer,
-            pairs,
-            None if two_stages else discrepancy,
-            weight=weight,
-            schedule=schedule,
-            n_moments=n_moments,
-            interval=interval,
-            loss=loss,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            domain_norm=domain_norm,
-            semi_supervised=semi_supervised,
-        )
-        folder = Path(checkpoint, "source") if two_stages and checkpoint is not None else checkpoint
-        adapted = train(module, pairs, folder, patience=patience, gradient_clip_val=gradient_clip)
-        if two_stages:
+        network = _trainable_copy(model)
+        if discrepancy != "adda":
+            adapted = run.train(partial(_module, network, layer, discrepancy, **objective), checkpoint, **limits)
+        else:
+            first, second = (
+                (None, None) if checkpoint is None else (Path(checkpoint, "source"), Path(checkpoint, "target"))
+            )
+            plain = run.train(partial(_module, network, layer, None, **objective), first, **limits)
             # As new: a run that is resumed here has not drawn what the first stage drew.
             seed_everything(seed)
-            pairs = PairedLoader(source_loader, target_loader, steps=steps)
-            second = ADDA(adapted, layer, example=_example(adapted, pairs), loss=loss)
-            folder = None if checkpoint is None else Path(checkpoint, "target")
             # Two optimizers that take turns leave weights of the other without a gradient.
             strategy = "ddp_find_unused_parameters_true" if devices * num_nodes > 1 else "auto"
-            adapted = train(second, pairs, folder, patience=None, strategy=strategy)
+            adapted = run.train(partial(_second_stage, plain, layer, loss), second, patience=None, strategy=strategy)
     return adapted.eval()
 
 
-def _module(model: nn.Module, layer: Any, pairs: PairedLoader, discrepancy: Any, **settings: Any) -> DeepAdaptation:
+@dataclass(frozen=True)
+class _Run:
+    """How each stage is trained: on what, for how long, where, and what is kept of it."""
+
+    source_loader: Iterable[Any]
+    target_loader: Iterable[Any]
+    steps: int | None
+    validation: dict[str, Iterable[Any] | None]
+    checkpoint_every: int | None
+    on_epoch: Callable[[dict[str, float]], None] | None
+    settings: dict[str, Any]
+
+    def train(
+        self, make: Callable[[PairedLoader], DeepAdaptation], folder: str | Path | None, **settings: Any
+    ) -> nn.Module:
+        """Return the network of the module that is made for these loaders, trained."""
+        pairs = PairedLoader(self.source_loader, self.target_loader, steps=self.steps)
+        module = make(pairs)
+        module.on_epoch = self.on_epoch
+        last = None if folder is None else _last_checkpoint(folder, self.checkpoint_every)
+        every = min(LOG_EVERY, len(pairs))
+        trainer = _trainer(last, log_every_n_steps=every, **self.settings, **settings)
+        found = None if last is None else last.path
+        with speaking_of_batches(self.source_loader, self.target_loader, checkpoint=found):
+            _fit(trainer, module, pairs, self.validation, last)
+        return module.model.cpu()
+
+
+def _module(model: nn.Module, layer: Any, discrepancy: Any, pairs: PairedLoader, **settings: Any) -> DeepAdaptation:
     """The module of one training run."""
     from momentalign.training.deep.module import DeepAdaptation
     from momentalign.training.deep.separation import GAMMA, DomainSeparation
@@ -201,6 +223,13 @@ def _module(model: nn.Module, layer: Any, pairs: PairedLoader, discrepancy: Any,
         return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **settings)
     example = _example(model, pairs) if _names_dann(discrepancy) else None
     return DeepAdaptation(model, layer, discrepancy=discrepancy, example=example, **settings)
+
+
+def _second_stage(model: nn.Module, layer: Any, loss: Loss | None, pairs: PairedLoader) -> DeepAdaptation:
+    """The module of ADDA's second stage, on a network trained on the source."""
+    from momentalign.training.deep.adda import ADDA
+
+    return ADDA(model, layer, example=_example(model, pairs), loss=loss)
 
 
 def _last_checkpoint(folder: str | Path, every: int | None) -> LastCheckpoint:
