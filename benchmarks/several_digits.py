@@ -69,6 +69,7 @@ def train(sources: Sequence[Images], target: Images, way: str, seed: int, recipe
     torch.manual_seed(seed)
     device = target[0].device
     network = DigitCNN(CLASSES, WIDTH).to(device)
+    network.to(memory_format=torch.channels_last)
     averaged = torch.optim.swa_utils.AveragedModel(
         network, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(recipe.decay), use_buffers=True
     )
@@ -79,6 +80,7 @@ def train(sources: Sequence[Images], target: Images, way: str, seed: int, recipe
     for _ in range(recipe.steps):
         batches = [next(stream) for stream in streams]
         inputs = torch.cat([*(images for images, _ in batches), next(unlabelled)])
+        inputs = inputs.contiguous(memory_format=torch.channels_last)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             hidden = network.embedding(network.features(inputs))
             outputs = network.classifier(hidden[: share * len(sources)])

@@ -36,6 +36,29 @@ def test_every_class_has_its_exact_share(images, labels):
     assert sorted(next(iter(uneven))[1].tolist()) == [3, 3, 3, 5, 5, 9, 9]
 
 
+def test_shares_are_followed_to_the_image(images, labels):
+    batches = DeviceBatches(images, labels, batch_size=100, balanced=True, standardized=False)
+    for shares in ([0.5, 0.3, 0.2], [2.0, 0.0, 6.0], [0.0, 0.0, 1.0]):
+        batches.follow(torch.tensor(shares))
+        wanted = 100 * torch.tensor(shares) / sum(shares)
+        counts = []
+        for _ in range(50):
+            batch, classes = next(iter(batches))
+            assert torch.equal(labels[rows_of(batch)], classes)
+            counts.append(torch.stack([(classes == label).sum() for label in (3, 5, 9)]).float())
+            assert (counts[-1] - wanted).abs().max() < 2
+        torch.testing.assert_close(torch.stack(counts).mean(0), wanted, atol=0.5, rtol=0)
+
+
+@pytest.mark.parametrize("shares", [[0.5, 0.5], [0.2] * 5, [[0.2, 0.3, 0.5]]])
+def test_shares_of_other_classes_are_refused(images, labels, shares):
+    batches = DeviceBatches(images, labels, batch_size=9, balanced=True)
+    with pytest.raises(InvalidInputError, match="of classes there are 3; make balanced batches and give one share"):
+        batches.follow(torch.tensor(shares))
+    with pytest.raises(InvalidInputError, match="of classes none are told apart"):
+        DeviceBatches(images, labels, batch_size=9).follow(torch.tensor([0.2, 0.3, 0.5]))
+
+
 @pytest.mark.parametrize("balanced", [True, False])
 def test_every_image_is_drawn_equally_often_within_its_group(images, labels, balanced):
     torch.manual_seed(0)

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from momentalign.data.augmentation import Augmentation
+from momentalign.data.device_batches import DeviceBatches
 from momentalign.data.digits import load_mnist, load_mnist_m, load_svhn
 from momentalign.discrepancies.central_moment import cmd_terms
 from momentalign.experiments import digit_cells, digit_networks
 from momentalign.experiments.digit_cells import compute, identity, load_digits, samples
 from momentalign.experiments.digit_networks import METHODS, RECIPE, Recipe
-from momentalign.networks.digit_cnn import DigitCNN
 
 SMALL = Recipe(batch_size=10, steps=2, epochs=2, synth_size=250)
 TASK = "svhn->mnist"
@@ -24,6 +24,12 @@ def train(folder, method="cmd", *, seed=0, recipe=SMALL, **more):
     result = compute({"task": TASK, "method": method, "seed": seed, **more}, recipe=recipe, folder=str(folder))
     assert result.pop("seconds") >= 0
     return result
+
+
+def network_of(folder, method, recipe):
+    """The network that :func:`train` looked at."""
+    images = [digit_cells.digits_on_device(name, "train", 250, str(folder), "cpu") for name in ("svhn", "mnist")]
+    return digit_networks.train(METHODS[method], *images, 0, recipe=recipe)[0]
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +60,13 @@ def test_a_network_that_trains_longer_learns_and_is_looked_at_as_it_ended(digit_
     recipe = replace(SMALL, steps=40, batch_size=30, decay=0.8, augmentation=Augmentation())
     result = train(digit_folder, "cnn", recipe=recipe)
     assert result["source_accuracy"] > 0.5
-    network = digit_networks._network("cpu")  # one process has one network, as the last cell left it
+    network = network_of(digit_folder, "cnn", recipe)
     images, labels = (torch.from_numpy(part) for part in load_mnist("test", digit_folder))
     right = digit_networks.probabilities_of(network, images, recipe).argmax(1) == labels
     assert result["accuracy"] == pytest.approx(float(right.double().mean()))
 
 
 def test_a_cell_depends_on_itself_alone_and_moves_no_generator(digit_folder):
-    digit_networks._network.cache_clear()
     before = torch.get_rng_state()
     first = train(digit_folder, "dann")
     assert torch.equal(torch.get_rng_state(), before)
@@ -85,8 +90,9 @@ def test_the_first_stage_of_adda_is_the_plain_network(usual):
 
 def test_the_orders_are_those_of_the_cmd_on_the_first_images(digit_folder, monkeypatch):
     monkeypatch.setattr(digit_networks, "WATCHED", 40)
-    result = train(digit_folder, recipe=replace(SMALL, decay=0.0))
-    network = digit_networks._network("cpu")
+    recipe = replace(SMALL, decay=0.0)
+    result = train(digit_folder, recipe=recipe)
+    network = network_of(digit_folder, "cmd", recipe)
     images = [torch.from_numpy(load(part, digit_folder).images[:40]) for load, part in
               ((load_svhn, "train"), (load_mnist, "train"))]  # fmt: skip
     inputs = [(x / 255.0 - (x / 255.0).mean((1, 2, 3), keepdim=True)) for x in images]
@@ -149,6 +155,46 @@ def test_a_journal_of_another_recipe_or_version_is_another():
     assert set(identity("digits", RECIPE)["versions"]) == {"momentalign", "torch"}
 
 
-def test_the_network_of_a_process_is_made_once():
-    assert digit_networks._network("cpu") is digit_networks._network("cpu")
-    assert isinstance(digit_networks._network("cpu"), DigitCNN)
+@pytest.fixture
+def followed(monkeypatch):
+    """What source batches were told to follow."""
+    told = []
+
+    def note(batches, shares):
+        told.append((batches, shares))
+        follow(batches, shares)
+
+    follow = DeviceBatches.follow
+    monkeypatch.setattr(DeviceBatches, "follow", note)
+    return told
+
+
+def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, followed, monkeypatch):
+    """The shares are those of the network that has seen balanced batches only, on average over a quarter of the way."""
+    found = []
+
+    def note(network, images, recipe):
+        found.append(probabilities(network, images, recipe))
+        return found[-1]
+
+    probabilities = digit_networks.probabilities_of
+    monkeypatch.setattr(digit_networks, "probabilities_of", note)
+    images = [digit_cells.digits_on_device(name, "train", 250, str(digit_folder), "cpu") for name in ("svhn", "mnist")]
+    recipe = replace(SMALL, batch_size=40, steps=16, epochs=8, learning_rate=0.01)
+    digit_networks.train(METHODS["cmd"], *images, 0, recipe=recipe)
+    ((batches, shares),) = followed
+    assert len(found) == 2
+    torch.testing.assert_close(shares, torch.stack([part.mean(0) for part in found]).mean(0))
+    assert shares.max() > 0.15
+    drawn = torch.bincount(torch.cat([labels for _, labels in batches]), minlength=10) / (40 * len(batches))
+    torch.testing.assert_close(drawn, shares, atol=2 / 40, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "change", "times"),
+    [("cmd", {}, 1), ("cnn", {}, 0), ("adda", {}, 1), ("cmd", {"follows_target": False}, 0),
+     ("cmd", {"balanced": False}, 0), ("cmd", {"epochs": 1}, 0)],
+)  # fmt: skip
+def test_what_aligns_balanced_batches_follows_once(digit_folder, followed, method, change, times):
+    train(digit_folder, method, change=change)
+    assert len(followed) == times

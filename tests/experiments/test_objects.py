@@ -4,10 +4,8 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 from momentalign.data.office import OfficeRows, load_features
-from momentalign.discrepancies.maximum_mean import mmd
 from momentalign.errors import InvalidInputError
 from momentalign.experiments import object_cells, object_heads, objects
 from momentalign.experiments.object_cells import METHODS, compute_all, estimate, identity
@@ -139,6 +137,23 @@ def test_an_accelerators_work_is_kept_group_by_group(short, features, journal, m
     assert compute_all([{**cells[0], "seed": 1}], features, journal, device="cuda").keys().isdisjoint(done)
 
 
+@pytest.mark.gpu
+def test_stacks_side_by_side_on_an_accelerator_are_those_one_after_the_other(features, tmp_path):
+    cells = [
+        {"method": method, "source": "amazon", "target": target, "seed": 0}
+        for method in ("nn", "mmd")
+        for target in ("dslr", "webcam")
+    ]
+    one, several = (
+        compute_all(cells, features, Journal(tmp_path / f"{jobs}.jsonl", {}), device="cuda", n_jobs=jobs)
+        for jobs in (1, 2)
+    )
+    assert {key: result["updates"] for key, result in one.items()} == {
+        key: result["updates"] for key, result in several.items()
+    }
+    assert all(result["accuracy"] == pytest.approx(several[key]["accuracy"], abs=0.05) for key, result in one.items())
+
+
 def test_the_estimate_counts_kinds_seeds_and_workers(features, monkeypatch):
     asked = []
 
@@ -159,7 +174,7 @@ def test_the_estimate_counts_kinds_seeds_and_workers(features, monkeypatch):
     assert estimate(cells, features) == 3 * once
     assert asked == [(1, "cpu")] * 4
     assert estimate(cells, features, n_jobs=2) == 1.5 * once
-    assert estimate(cells, features, device="cuda") == once
+    assert estimate(cells, features, device="cuda", n_jobs=2) == once
     assert asked[-1] == (3, "cuda")
     assert estimate([], features) == 0.0
 
@@ -172,21 +187,6 @@ def test_labels_of_the_target_have_no_part_in_a_task(features):
     assert (truth != other).any()
     for one, same in zip(task, again, strict=True):
         np.testing.assert_array_equal(one, same)
-
-
-def test_the_mmd_is_that_of_some_rows_drawn_anew():
-    source, target = torch.rand(40, 3), torch.rand(600, 3) + 1.0
-    sizes = []
-
-    def noted(one, other):
-        sizes.append((len(one), len(other)))
-        return mmd(one, other)
-
-    drawn = object_cells._OnSomeRows(noted, 500, 0)
-    values = [float(drawn(source, target)) for _ in range(3)]
-    assert sizes == [(40, 500)] * 3
-    assert len(set(values)) == 3
-    assert values == pytest.approx([float(mmd(source, target))] * 3, rel=0.1)
 
 
 def test_crops_are_asked_for_and_missed():

@@ -17,6 +17,7 @@ DISTANCES = [
     ma.MMDLoss(beta=1.2),
     ma.MMDLoss(beta=0.3),
     ma.MMDLoss(),
+    ma.MMDLoss("gaussians"),
     ma.MMDLoss("polynomial"),
     ma.CORALLoss(),
     lambda source, target: (source.mean() - target.mean()).abs(),
@@ -47,13 +48,29 @@ def test_every_network_gets_its_own_distance_and_gradient(stacks):
     torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-13)
 
 
-@pytest.mark.parametrize("distance", [ma.CMDLoss(3), ma.MMDLoss(beta=2.0), ma.CORALLoss()])
+@pytest.mark.parametrize("distance", [ma.CMDLoss(3), ma.MMDLoss(beta=2.0), ma.MMDLoss("gaussians"), ma.CORALLoss()])
 def test_a_stack_with_one_distance_is_computed_at_once(stacks, distance, monkeypatch):
     source, target = stacks
     expected = _one_by_one([distance] * len(DISTANCES), source, target)
     monkeypatch.setattr(type(distance), "forward", lambda *_: pytest.fail("called network by network"))
     together = StackDistance([Member(0, 1.0, distance)] * len(DISTANCES))(source, target)
     torch.testing.assert_close(together, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_the_mmd_of_large_samples_is_that_of_some_rows_drawn_anew(rng):
+    source, target = torch.tensor(rng.random((2, 40, 3))), torch.tensor(rng.random((2, 600, 3)) + 1.0)
+    members = [Member(seed, 1.0, ma.MMDLoss("gaussians")) for seed in range(2)]
+
+    def values():
+        drawn = StackDistance(members, mmd_rows=500, generator=torch.Generator().manual_seed(0))
+        return torch.stack([drawn(source, target) for _ in range(3)])
+
+    whole = StackDistance(members)(source, target)
+    torch.testing.assert_close(values(), whole.expand(3, 2), rtol=0.02, atol=0.0)
+    assert len(set(values()[:, 0].tolist())) == 3
+    assert not torch.isclose(values(), whole, rtol=1e-9).any()
+    assert torch.equal(values(), values())
+    torch.testing.assert_close(StackDistance(members, mmd_rows=600)(source, target), whole)
 
 
 def test_a_weight_of_zero_needs_no_distance(stacks):

@@ -30,7 +30,7 @@ class DeviceBatches:
     augmentation
         How far images may change.
     balanced
-        Whether every class has the same share of a batch, up to one image.
+        Whether every class has the same share of a batch, up to one image, until :meth:`follow` gives them others.
     standardized
         Whether every image gets mean zero and deviation one; else values go from -1 to 1.
 
@@ -62,6 +62,7 @@ class DeviceBatches:
         self.augmentation = augmentation if augmentation is not None else Augmentation()
         self.standardized = standardized
         self._classes = _members(labels) if balanced and labels is not None else None
+        self._ends: Tensor | None = None  # of the classes' parts of a batch that is as long as 1
         if self._classes is not None and len(self._classes[0]) > batch_size:
             raise InvalidInputError(
                 f"batch_size={batch_size} is less than the {len(self._classes[0])} classes, so balanced batches would "
@@ -71,6 +72,26 @@ class DeviceBatches:
     def __len__(self) -> int:
         """Batches that hold as many images as there are."""
         return -(-len(self.images) // self.batch_size)
+
+    def follow(self, shares: Tensor) -> None:
+        """Give every class its share of the next batches, up to two images; shares (classes,) are made to sum to 1.
+
+        Examples
+        --------
+        >>> images, labels = torch.zeros(10, 3, 8, 8, dtype=torch.uint8), torch.tensor([0] * 9 + [1])
+        >>> batches = DeviceBatches(images, labels, batch_size=100, balanced=True)
+        >>> batches.follow(torch.tensor([0.75, 0.25]))
+        >>> 74 <= 100 - int(next(iter(batches))[1].sum()) <= 76
+        True
+        """
+        if self._classes is None or shares.shape != self._classes[1].shape:
+            count = "none are told apart" if self._classes is None else f"there are {len(self._classes[1])}"
+            raise InvalidInputError(
+                f"shares has shape {tuple(shares.shape)}, but of classes {count}; make balanced batches and give one "
+                "share for each class."
+            )
+        ends = shares.double().cumsum(0)
+        self._ends = (ends / ends[-1]).to(self.images.device)
 
     def __iter__(self) -> Iterator[Tensor | tuple[Tensor, Tensor]]:
         for _ in range(len(self)):
@@ -83,9 +104,17 @@ class DeviceBatches:
         if self._classes is None:
             return torch.randint(len(self.images), (self.batch_size,), device=device)
         members, sizes = self._classes
-        label = torch.arange(self.batch_size, device=device) % len(members)
+        label = self._labels_drawn(len(members), device)
         place = torch.rand(self.batch_size, device=device, dtype=torch.float64) * sizes[label]
         return members[label, place.long()]
+
+    def _labels_drawn(self, classes: int, device: torch.device) -> Tensor:
+        places = torch.arange(self.batch_size, device=device)
+        if self._ends is None:
+            return places % classes
+        # At even distances from a random start: every share is met as nearly as whole images can.
+        start = torch.rand(1, device=device, dtype=torch.float64)
+        return torch.searchsorted(self._ends, (places + start) / self.batch_size).clamp_max(classes - 1)
 
 
 def prepared(images: Tensor, *, standardized: bool = True) -> Tensor:

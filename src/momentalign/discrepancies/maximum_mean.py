@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from momentalign.errors import InvalidInputError
 from momentalign.moments.sample import full_precision, read_order, read_pair, refuse_non_finite
 
-__all__ = ["Kernel", "MMDLoss", "mmd", "stacked_mmd"]
+__all__ = ["Kernel", "MMDLoss", "mmd", "stacked_median_betas", "stacked_mmd"]
 
 Kernel: TypeAlias = Literal["gaussian", "gaussians", "polynomial", "linear"]
 KernelFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -143,6 +143,12 @@ class MMDLoss(nn.Module):
         fixed = isinstance(self.beta, numbers.Real)
         return self.kernel == "gaussian" and fixed and not (self.unbiased or self.linear_time)
 
+    @property
+    def has_median_widths(self) -> bool:
+        """Whether this is the biased estimate with Gaussians of widths by the median, which stacks compute together."""
+        median = isinstance(self.beta, str)
+        return self.kernel.startswith("gaussian") and median and not (self.unbiased or self.linear_time)
+
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""
         return mmd(
@@ -164,13 +170,23 @@ class MMDLoss(nn.Module):
 
 
 def stacked_mmd(source: Tensor, target: Tensor, betas: Tensor) -> Tensor:
-    """Return the biased Gaussian MMD, (stack,), of stacked samples (stack, rows, width), each with its own `beta`."""
-    width = betas[:, None, None]
+    """Return the biased Gaussian MMD, (stack,), of stacked samples (stack, rows, width).
+
+    Each has its own `betas`, (stack,), or (stack, kernels) where kernels are summed.
+    """
+    widths = betas.reshape(len(betas), -1).T[:, :, None, None]
 
     def mean_kernel(left: Tensor, right: Tensor) -> Tensor:
-        return torch.exp(-width * _squared_distances(left, right)).mean((-2, -1))
+        squares = _squared_distances(left, right)
+        return torch.stack([torch.exp(-width * squares).mean((-2, -1)) for width in widths]).sum(0)
 
     return mean_kernel(source, source) + mean_kernel(target, target) - 2 * mean_kernel(source, target)
+
+
+def stacked_median_betas(source: Tensor, target: Tensor, kernel: Kernel) -> Tensor:
+    """Return the betas (stack, kernels) of stacked samples by the median heuristic, each by its own rows."""
+    factors = source.new_tensor(FACTORS if kernel == "gaussians" else (1.0,))
+    return factors / _median_squared_distance(source, target)[:, None]
 
 
 def _check(kernel: object, beta: object, degree: object) -> None:
@@ -215,13 +231,15 @@ def _betas(
 
 
 def _median_squared_distance(source: Tensor, target: Tensor) -> Tensor:
-    """Median squared distance of distinct rows of the joined sample; 1 where all rows are equal."""
-    joined = torch.cat([source, target]).detach()
-    joined = joined[:: math.ceil(joined.shape[0] / MEDIAN_ROWS)]
-    rows, columns = torch.triu_indices(joined.shape[0], joined.shape[0], offset=1, device=joined.device)
+    """Median squared distance of distinct rows of each joined sample; 1 where all rows are equal."""
+    joined = torch.cat([source, target], -2).detach()
+    joined = joined[..., :: math.ceil(joined.shape[-2] / MEDIAN_ROWS), :]
+    rows, columns = torch.triu_indices(joined.shape[-2], joined.shape[-2], offset=1, device=joined.device)
     if rows.numel() == 0:
-        return joined.new_ones(())
-    median = _squared_distances(joined, joined)[rows, columns].median()
+        return joined.new_ones(joined.shape[:-2])
+    squares = _squared_distances(joined, joined)[..., rows, columns]
+    # An accelerator sorts in less time than it finds the median without; both give the lower of two middle ones.
+    median = squares.sort(-1).values[..., (rows.numel() - 1) // 2] if squares.is_cuda else squares.median(-1).values
     return torch.where(median > 0, median, torch.ones_like(median))
 
 

@@ -8,8 +8,8 @@ The distance is divided by the root of the number of units, so that a weight of 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, TypeAlias
 
 import torch
@@ -47,13 +47,14 @@ Images: TypeAlias = tuple[Tensor, Tensor]  # bytes and labels, on the device tha
 WIDTH, CLASSES = 128, 10
 CHUNK = 5_000
 WATCHED = 2_000
+COUNTED = 5_000
 
 
 @dataclass(frozen=True)
 class Recipe:
     """How every network is trained, whatever the method and the task."""
 
-    batch_size: int = 512
+    batch_size: int = 1024
     steps: int = 2_000
     epochs: int = 20
     learning_rate: float = 1e-3
@@ -61,6 +62,7 @@ class Recipe:
         default_factory=lambda: Augmentation(rotation=10.0, scale=0.1, shift=1 / 16, channel_inversion=0.5)
     )
     balanced: bool = True
+    follows_target: bool = True
     standardized: bool = True
     decay: float = 0.999
     synth_size: int = 100_000
@@ -105,15 +107,18 @@ def train(
     place = open_device(device)
     watch = _Watch(source[0][:WATCHED], target[0][:WATCHED], recipe)
     with kept_random_state(), quiet():
-        network = _network(device)  # before the seed: the first cell of a process makes it, which draws weights
         seed_everything(seed)
-        network.load_state_dict(DigitCNN(CLASSES, WIDTH).state_dict())
-        network.train()
-        _trainer(place, recipe, watch).fit(_module(network, method, source, recipe), _pairs(source, target[0], recipe))
+        network = DigitCNN(CLASSES, WIDTH).to(place)
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        batches = _source_batches(source, recipe)
+        pairs = _pairs(batches, target[0], recipe)
+        follow = [_FollowTarget(batches, target[0], recipe)] if recipe.balanced and recipe.follows_target else []
+        first = [] if method.discrepancy in (None, "adda") else follow
+        _trainer(place, recipe, [watch, *first]).fit(_module(network, method, source, recipe), pairs)
         if method.discrepancy == "adda":
             network.to(place)
             second = ADDA(network, EMBEDDING, example=_example(source, place))
-            _trainer(place, recipe, watch).fit(second, _pairs(source, target[0], recipe))
+            _trainer(place, recipe, [watch, *follow]).fit(second, pairs)
     return network.to(place).eval(), watch.orders
 
 
@@ -141,14 +146,14 @@ def _example(source: Images, place: torch.device) -> Tensor:
     return source[0][:2].float().to(place)
 
 
-def _trainer(place: torch.device, recipe: Recipe, watch: pl.Callback) -> pl.Trainer:
+def _trainer(place: torch.device, recipe: Recipe, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     return pl.Trainer(
         max_epochs=recipe.epochs,
         accelerator=place.type,
         devices=1,
         precision="bf16-mixed" if place.type == "cuda" else "32-true",
         benchmark=place.type == "cuda",
-        callbacks=[watch, *([AveragedWeights(recipe.decay)] if recipe.decay else [])],
+        callbacks=[*callbacks, *([AveragedWeights(recipe.decay)] if recipe.decay else [])],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -156,25 +161,47 @@ def _trainer(place: torch.device, recipe: Recipe, watch: pl.Callback) -> pl.Trai
     )
 
 
-@cache
-def _network(device: str) -> DigitCNN:
-    """One network for all cells of a process: on an accelerator its convolutions are compiled, which takes a while."""
-    place = open_device(device)
-    network = DigitCNN(CLASSES, WIDTH).to(place)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    if place.type == "cuda":
-        network.features.compile(dynamic=False)
-    return network
-
-
-def _pairs(source: Images, target: Tensor, recipe: Recipe) -> PairedLoader:
-    """Changed images of the source, unchanged ones of the target."""
-    settings = {"batch_size": recipe.batch_size, "standardized": recipe.standardized}
-    return PairedLoader(
-        DeviceBatches(*source, augmentation=recipe.augmentation, balanced=recipe.balanced, **settings),  # type: ignore[arg-type]
-        DeviceBatches(target, **settings),  # type: ignore[arg-type]
-        steps=max(1, recipe.steps // recipe.epochs),
+def _source_batches(source: Images, recipe: Recipe) -> DeviceBatches:
+    """Changed images of the source; those of the target are not changed."""
+    return DeviceBatches(
+        *source,
+        batch_size=recipe.batch_size,
+        augmentation=recipe.augmentation,
+        balanced=recipe.balanced,
+        standardized=recipe.standardized,
     )
+
+
+def _pairs(source: DeviceBatches, target: Tensor, recipe: Recipe) -> PairedLoader:
+    batches = DeviceBatches(target, batch_size=recipe.batch_size, standardized=recipe.standardized)
+    return PairedLoader(source, batches, steps=max(1, recipe.steps // recipe.epochs))
+
+
+class _FollowTarget(pl.Callback):
+    """Has every class drawn from the source as often as the network finds it in the target, from half of the way on.
+
+    Alignment makes activations of both domains alike, classes and all; where the target has other shares of the
+    classes than the source's batches, it would have to confuse some. The mean of the network's probabilities, learned
+    under equal shares, is the first step of the estimate of M. Saerens, P. Latinne, C. Decaestecker, Adjusting the
+    outputs of a classifier to new a priori probabilities, 2002; it needs no label of the target. Further steps would
+    look at a network that has learned under shares found before: errors would feed themselves.
+    """
+
+    def __init__(self, batches: DeviceBatches, target: Tensor, recipe: Recipe) -> None:
+        self._batches, self._recipe = batches, recipe
+        self._target = target[:: max(1, len(target) // COUNTED)]
+        self._found: list[Tensor] = []
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Look in the second quarter of the epochs, and follow what was found on average after that."""
+        epoch = trainer.current_epoch + 1
+        if not self._recipe.epochs // 4 < epoch <= self._recipe.epochs // 2:
+            return
+        pl_module.eval()
+        self._found.append(probabilities_of(pl_module.model, self._target, self._recipe).float().mean(0))
+        pl_module.train()
+        if epoch == self._recipe.epochs // 2:
+            self._batches.follow(torch.stack(self._found).mean(0))
 
 
 class _Watch(pl.Callback):
@@ -205,8 +232,7 @@ class _Watch(pl.Callback):
 @torch.no_grad()
 def activations_of(network: DigitCNN, images: Tensor, recipe: Recipe) -> Tensor:
     """Return the embeddings (N, width) of images given as bytes."""
-    with torch.compiler.set_stance("force_eager"):  # compiled for batches of training only
-        return torch.cat([network.embedding(network.features(x)) for x in _inputs(images, recipe)])
+    return torch.cat([network.embedding(network.features(x)) for x in _inputs(images, recipe)])
 
 
 def probabilities_of(network: DigitCNN, images: Tensor, recipe: Recipe) -> Tensor:

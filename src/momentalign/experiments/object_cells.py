@@ -8,15 +8,15 @@ rule to stop, which looks at the source alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import torch
+from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.linear_model import LogisticRegression
-from torch import Tensor
 
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
@@ -35,8 +35,8 @@ __all__ = ["METHODS", "Method", "compute_all", "estimate", "identity"]
 FP = HeadRecipe()
 MOMENTUM = HeadRecipe(optimizer=Optimizer("sgd", decay=1e-4), crops=True, max_updates=10_000)
 N_CLASSES, COMPONENTS, MU = 31, 100, 1.0
-# The MMD compares all pairs of rows; of larger samples so many rows of each are drawn for every update.
-MMD_ROWS = 500
+# Stacks that train at the same time on an accelerator: each leaves it waiting while it asks for the next steps.
+STACKS_AT_ONCE = 4
 # Updates after which heads usually stop: what an estimate of the time goes by.
 USUAL_UPDATES = {"adadelta": 2000, "sgd": 4000}
 # What every method shares; a journal of another protocol is refused.
@@ -73,30 +73,13 @@ METHODS = {
 """The methods of Table 4, and two it does not have: NN is FP-CMD without alignment, CV-CMD has all cross-variances."""
 
 
-class _OnSomeRows:
-    """A distance of some rows of each sample, drawn anew for every update."""
-
-    def __init__(self, distance: Distance, rows: int, seed: int) -> None:
-        self._distance, self._rows = distance, rows
-        self._random = torch.Generator().manual_seed(seed)
-
-    def __call__(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return the distance of what was drawn."""
-        return self._distance(*(self._some(sample) for sample in (source, target)))
-
-    def _some(self, sample: Tensor) -> Tensor:
-        chosen = torch.randperm(len(sample), generator=self._random)[: self._rows]
-        return sample[chosen.to(sample.device)]
-
-
-def distance_of(method: str, seed: int) -> Distance | None:
+def distance_of(method: str) -> Distance | None:
     """Return the distance a method minimises."""
     if method in ("cmd", "fp-cmd"):
         return CMDLoss()
-    if method == "mmd":
-        return _OnSomeRows(MMDLoss("gaussians"), MMD_ROWS, seed)
     others: dict[str, Distance] = {
-        "cv-cmd": CMDLoss(cross=2), "coral": CORALLoss(), "dann": AdversarialLoss(FP.hidden),
+        "mmd": MMDLoss("gaussians"), "cv-cmd": CMDLoss(cross=2), "coral": CORALLoss(),
+        "dann": AdversarialLoss(FP.hidden),
     }  # fmt: skip
     return others.get(method)
 
@@ -113,7 +96,7 @@ def compute_all(
     """Compute the cells that the journal does not hold and return all results by their keys.
 
     On the CPU each cell is a piece of work for one process; on an accelerator all heads of one task that share their
-    recipe train as one stack.
+    recipe train as one stack, and a few stacks side by side in processes of their own.
 
     A cell names ``method``, ``source``, ``target`` and ``seed``; ``views`` tells trainings with crops apart.
     """
@@ -123,12 +106,16 @@ def compute_all(
     done = journal.done()
     missing = [cell for cell in cells if cell_key(cell) not in done]
     finished = len(cells) - len(missing)
-    for group in _groups(missing):
-        for cell, result in zip(group, compute_together(group, features, device=device), strict=True):
-            journal.append(cell, result)
-        finished += len(group)
-        if progress is not None:
-            progress(finished, len(cells))
+    # Those that take longest come first.
+    groups = sorted(_groups(missing), key=lambda group: -METHODS[group[0]["method"]].recipe.max_updates)
+    parallel = Parallel(min(effective_n_jobs(n_jobs), STACKS_AT_ONCE), batch_size=1, return_as="generator_unordered")
+    with closing(parallel(delayed(_of_group)(group, features, device) for group in groups)) as arrivals:
+        for group, results in arrivals:
+            for cell, result in zip(group, results, strict=True):
+                journal.append(cell, result)
+            finished += len(group)
+            if progress is not None:
+                progress(finished, len(cells))
     done = journal.done()
     return {cell_key(cell): done[cell_key(cell)] for cell in cells}
 
@@ -140,6 +127,12 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
         key = (cell["source"], cell["target"], cell["method"] == "tca", METHODS[cell["method"]].recipe)
         groups.setdefault(key, []).append(cell)
     return list(groups.values())
+
+
+def _of_group(
+    cells: Sequence[Cell], features: ObjectFeatures, device: str
+) -> tuple[Sequence[Cell], list[dict[str, Any]]]:
+    return cells, compute_together(cells, features, device=device)
 
 
 def compute(cell: Cell, *, features: ObjectFeatures) -> dict[str, Any]:
@@ -170,7 +163,7 @@ def estimate(cells: Sequence[Cell], features: ObjectFeatures, *, device: str = "
             task, _ = _task(stack[0], features)
             known[key] = seconds_per_update(task, [_member(cell) for cell in stack], recipe, device=device)
         total += known[key] * min(USUAL_UPDATES[recipe.optimizer.name], recipe.max_updates)
-    return total / max(min(n_jobs, len(work)), 1)
+    return total / max(min(n_jobs, len(work)), 1) if device == "cpu" else total
 
 
 def _task(cell: Cell, features: ObjectFeatures) -> tuple[HeadTask, Any]:
@@ -182,7 +175,7 @@ def _task(cell: Cell, features: ObjectFeatures) -> tuple[HeadTask, Any]:
 
 def _member(cell: Cell) -> Member:
     method, seed = cell["method"], cell["seed"]
-    return Member(seed, METHODS[method].weight, distance_of(method, seed))
+    return Member(seed, METHODS[method].weight, distance_of(method))
 
 
 def _on_components(task: HeadTask, truth: Any) -> dict[str, Any]:

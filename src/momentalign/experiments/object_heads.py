@@ -28,6 +28,8 @@ __all__ = ["HeadRecipe", "HeadTask", "TrainedHead", "seconds_per_update", "train
 
 # The accuracy on the source is looked at every so many updates.
 LOOK_EVERY = 50
+# The MMD compares all pairs of rows; of larger samples so many rows of each are drawn for every update.
+MMD_ROWS = 500
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ class _Stack:
         top_bias = np.stack([layers[1].bias[None] for layers in starts])
         self._parameters = [self._tensor(part).requires_grad_() for part in (bottom, bias, top, top_bias)]
         classifiers = adversaries(self._members, self._recipe.hidden, dtype=torch.float32, device=self._device)
-        self._distance = StackDistance(self._members, classifiers)
+        drawn_rows = torch.Generator(self._device).manual_seed(0)  # the same for all heads, as the views are
+        self._distance = StackDistance(self._members, classifiers, mmd_rows=MMD_ROWS, generator=drawn_rows)
         self._weights = self._tensor(np.array([member.weight for member in self._members]))
         self._optimizer = make_optimizer(self._recipe.optimizer, [*self._parameters, *classifiers])
         decay = self._recipe.optimizer.decay

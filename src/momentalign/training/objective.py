@@ -15,7 +15,7 @@ from momentalign.discrepancies.adversarial import AdversarialLoss, stacked_adver
 from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
 from momentalign.discrepancies.correlation import CORALLoss, stacked_coral
 from momentalign.discrepancies.domain_pairs import Between, DomainWeights, mean_of_pairs
-from momentalign.discrepancies.maximum_mean import MMDLoss, stacked_mmd
+from momentalign.discrepancies.maximum_mean import MMDLoss, stacked_median_betas, stacked_mmd
 from momentalign.discrepancies.several_domains import stacked_domains
 from momentalign.errors import InvalidInputError
 from momentalign.moments.intervals import interval_length
@@ -35,12 +35,21 @@ class _Way(NamedTuple):
 class StackDistance:
     """Distances (stack,) of stacked activations (stack, rows, width).
 
-    `adversaries` are the weights (stack, width, 1) and biases (stack, 1, 1) of :func:`adversaries`.
+    `adversaries` are the weights (stack, width, 1) and biases (stack, 1, 1) of :func:`adversaries`. The MMD compares
+    all pairs of rows; of samples larger than `mmd_rows` so many are drawn by `generator`, anew for every call.
     """
 
-    def __init__(self, members: Sequence[Member], adversaries: Sequence[Tensor] = ()) -> None:
+    def __init__(
+        self,
+        members: Sequence[Member],
+        adversaries: Sequence[Tensor] = (),
+        *,
+        mmd_rows: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
         self.members = list(members)
         self._adversaries = list(adversaries)
+        self._mmd_rows, self._generator = mmd_rows, generator
         self._groups = _group(members)
         self._kept: dict[str, Tensor] = {}
 
@@ -128,16 +137,27 @@ class StackDistance:
         distances = [self.members[index].distance for index in indices]
         if key.startswith("cmd"):
             return self._cmd(key, [d for d in distances if isinstance(d, CMDLoss)], source, target)
-        if key == "mmd":
+        if key.startswith("mmd"):
             losses = [d for d in distances if isinstance(d, MMDLoss)]
-            betas = self._constant("betas", [float(d.beta) for d in losses], source)  # type: ignore[arg-type]
-            return stacked_mmd(source, target, betas.to(source.dtype))
+            return self._mmd(losses, self._some_rows(source), self._some_rows(target))
         if key == "coral":
             return stacked_coral(source, target)
         if key == "dann":
             return stacked_adversarial(source, target, *self._adversaries_of(indices, source))
         (distance,) = distances
         return _call(distance, source[0], target[0])
+
+    def _mmd(self, losses: Sequence[MMDLoss], source: Tensor, target: Tensor) -> Tensor:
+        if losses[0].has_median_widths:
+            return stacked_mmd(source, target, stacked_median_betas(source, target, losses[0].kernel))
+        betas = self._constant("betas", [float(d.beta) for d in losses], source)  # type: ignore[arg-type]
+        return stacked_mmd(source, target, betas.to(source.dtype))
+
+    def _some_rows(self, sample: Tensor) -> Tensor:
+        if self._mmd_rows is None or sample.shape[1] <= self._mmd_rows:
+            return sample
+        chosen = torch.randperm(sample.shape[1], generator=self._generator, device=sample.device)[: self._mmd_rows]
+        return sample.index_select(1, chosen)
 
     def _adversaries_of(self, indices: Sequence[int], source: Tensor) -> list[Tensor]:
         if len(indices) == len(self.members):
@@ -172,6 +192,8 @@ def _key(distance: Distance, index: int) -> str:
         return f"cmd cross={distance.cross} scale={interval_length(distance.interval)}"
     if type(distance) is MMDLoss and distance.is_plain_gaussian:
         return "mmd"
+    if type(distance) is MMDLoss and distance.has_median_widths:
+        return f"mmd {distance.kernel} median"
     if type(distance) is AdversarialLoss and not distance.hidden:
         return "dann"
     return "coral" if type(distance) is CORALLoss else f"call {index}"
