@@ -55,7 +55,7 @@ class Recipe:
     """How every network is trained, whatever the method and the task."""
 
     batch_size: int = 1024
-    steps: int = 2_000
+    steps: int = 1_000
     epochs: int = 20
     learning_rate: float = 1e-3
     augmentation: Augmentation = field(
