@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -49,6 +50,7 @@ def main() -> None:
                 trained = train([read(name, "train") for name in chosen], read(target, "train"), way, seed, recipe)
                 name = f"{way}, {chosen[0] if len(chosen) == 1 else 'all'}"
                 figures.setdefault(name, []).append(accuracy_of(trained, *read(target, "test"), recipe))
+                print(f"to {target}: {name}, seed {seed}: {100 * figures[name][-1]:.2f} %", file=sys.stderr, flush=True)
         means = {name: round(100 * sum(values) / len(values), 2) for name, values in figures.items()}
         opponents = [value for name, value in means.items() if name not in ("several, all", "cmd, all")]
         print(
