@@ -1,6 +1,7 @@
 """Augmentation of image batches: each range does what it says, nothing more, and the same for the same generator."""
 
 import math
+import warnings
 
 import pytest
 import torch
@@ -233,7 +234,8 @@ def test_a_generator_of_another_device_is_refused(images):
 def test_the_gpu_changes_images_without_waiting_for_the_host(images):
     there = images.cuda()
     generator = torch.Generator("cuda").manual_seed(0)
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings(action="ignore"):  # that the mode is a prototype
+        torch.cuda.set_sync_debug_mode("error")
     try:
         result = standardize(crop_and_mirror(augment(there, EVERYTHING, generator=generator), 16, generator=generator))
     finally:

@@ -180,7 +180,7 @@ def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, 
     probabilities = digit_networks.probabilities_of
     monkeypatch.setattr(digit_networks, "probabilities_of", note)
     images = [digit_cells.digits_on_device(name, "train", 250, str(digit_folder), "cpu") for name in ("svhn", "mnist")]
-    recipe = replace(SMALL, batch_size=40, steps=16, epochs=8, learning_rate=0.01)
+    recipe = replace(SMALL, batch_size=40, steps=16, epochs=8, learning_rate=0.01, follows_target=True)
     digit_networks.train(METHODS["cmd"], *images, 0, recipe=recipe)
     ((batches, shares),) = followed
     assert len(found) == 2
@@ -196,5 +196,5 @@ def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, 
      ("cmd", {"balanced": False}, 0), ("cmd", {"epochs": 1}, 0)],
 )  # fmt: skip
 def test_what_aligns_balanced_batches_follows_once(digit_folder, followed, method, change, times):
-    train(digit_folder, method, change=change)
+    train(digit_folder, method, recipe=replace(SMALL, follows_target=True), change=change)
     assert len(followed) == times

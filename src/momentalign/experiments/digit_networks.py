@@ -52,17 +52,34 @@ COUNTED = 5_000
 
 @dataclass(frozen=True)
 class Recipe:
-    """How every network is trained, whatever the method and the task."""
+    """How every network is trained, whatever the method and the task.
 
-    batch_size: int = 1024
-    steps: int = 1_000
+    Attributes
+    ----------
+    batch_size, steps, epochs
+        Rows of each domain in an update, updates, and the parts they are divided into.
+    augmentation, standardized
+        How source images are changed, and whether all images are standardised one by one.
+    balanced, follows_target
+        Whether a source batch has as many images of each class, and whether methods that align have as many as the
+        network finds in the target from half of the way on.
+    decay
+        That of the average of the weights; 0 takes the last weights.
+    synth_size
+        Images drawn for the stand-in of SynthDigits.
+    width_root, n_moments
+        Whether the CMD is divided by the root of the number of units, and its orders.
+    """
+
+    batch_size: int = 512
+    steps: int = 2_000
     epochs: int = 20
     learning_rate: float = 1e-3
     augmentation: Augmentation = field(
         default_factory=lambda: Augmentation(rotation=10.0, scale=0.1, shift=1 / 16, channel_inversion=0.5)
     )
     balanced: bool = True
-    follows_target: bool = True
+    follows_target: bool = False
     standardized: bool = True
     decay: float = 0.999
     synth_size: int = 100_000
