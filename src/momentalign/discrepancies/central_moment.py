@@ -262,9 +262,8 @@ def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: floa
     if cross == 1:
         return terms
     if cross == 2:
-        crossed = cross_variance_norm(of_source.centred, of_target.centred).unsqueeze(-1) / math.sqrt(2.0)
-    else:
-        crossed = monomial_norms(of_source.centred, of_target.centred, cross)
+        return _with_cross_variances(terms, of_source.centred, of_target.centred)
+    crossed = monomial_norms(of_source.centred, of_target.centred, cross)
     return torch.cat([terms[..., :1], crossed, terms[..., cross:]], -1)
 
 
@@ -295,14 +294,33 @@ def _read_and_compute(
     source, target, differentiable = read_pair(source, target, widened=not accelerated)
     scale = interval_length(_data_interval(source, target) if _is_data(interval) else interval)
     terms = None
-    if cross == 1 and not unbiased:
-        terms = fast_terms(source, target, n_moments, scale=scale, summed=summed, plain=_widened_terms)
+    if cross <= 2 and not unbiased:
+        terms = _fused_terms(source, target, n_moments, scale=scale, cross=cross, summed=summed)
     if terms is None:
         with full_precision(source.device):
             terms = _widened_terms(source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased)
         terms = terms.sum() if summed else terms
     refuse_non_finite(terms, source, target, remedy=REMEDY)
     return terms, differentiable
+
+
+def _fused_terms(
+    source: Tensor, target: Tensor, n_moments: int, *, scale: float, cross: int, summed: bool
+) -> Tensor | None:
+    """The terms or their sum by fused loops, all but the second where that has cross-variances; None where none fit."""
+    terms = fast_terms(source, target, n_moments, scale=scale, summed=summed and cross == 1, plain=_widened_terms)
+    if terms is None or cross == 1:
+        return terms
+    with full_precision(source.device):
+        both = (sample_moments(sample, 1, scale=scale).centred for sample in read_pair(source, target)[:2])
+        terms = _with_cross_variances(terms, *both)
+    return terms.sum() if summed else terms
+
+
+def _with_cross_variances(terms: Tensor, source: Tensor, target: Tensor) -> Tensor:
+    """Put the second term of CV-CMD, which is of centred samples, in the place of that of the variances."""
+    crossed = cross_variance_norm(source, target).unsqueeze(-1) / math.sqrt(2.0)
+    return torch.cat([terms[..., :1], crossed, terms[..., 2:]], -1)
 
 
 def _is_data(interval: object) -> bool:
