@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from momentalign.data.pairing import balanced_order, batches, paired_batches
+from momentalign.data.pairing import balanced_order, batches, order_by_shares, paired_batches
 from momentalign.errors import InvalidInputError
 
 sizes = st.integers(1, 200)
@@ -69,3 +69,20 @@ def test_balanced_rows_alternate_between_the_classes(labels):
     for position, label in enumerate(classes):
         members = np.flatnonzero(labels == label)
         np.testing.assert_array_equal(order[position :: len(classes)], members[np.arange(largest) % len(members)])
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=5),
+    st.lists(st.floats(0.01, 1.0), min_size=5, max_size=5),
+    st.integers(1, 200),
+)
+def test_every_class_has_its_share_and_its_rows_take_turns(sizes, shares, count):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    # The last class has no rows, so it gets none.
+    wanted = np.array([*shares[: len(sizes)], 0.5])
+    rows = order_by_shares(labels, wanted, count)
+    assert len(rows) == count
+    drawn = np.bincount(labels[rows], minlength=len(sizes))
+    np.testing.assert_allclose(drawn, count * wanted[:-1] / wanted[:-1].sum(), atol=1.0 + 1e-9)
+    times = np.bincount(rows, minlength=len(labels))
+    assert all(np.ptp(times[labels == label]) <= 1 for label in range(len(sizes)))

@@ -42,9 +42,10 @@ def test_a_head_learns_and_stops_when_the_source_gets_no_better():
     assert limited.updates == 33
 
 
-def test_a_head_depends_neither_on_its_neighbours_nor_on_their_stopping():
+@pytest.mark.parametrize("follow_at", [0, 30])
+def test_a_head_depends_neither_on_its_neighbours_nor_on_their_stopping(follow_at):
     task, _ = make_task()
-    recipe = replace(RECIPE, patience=50)
+    recipe = replace(RECIPE, patience=50, follow_at=follow_at)
     members = [Member(0), Member(1), Member(0, 1.0, CMDLoss()), Member(1, 1.0, CMDLoss())]
     together = train_heads(task, members, recipe)
     alone = [train_heads(task, [member], recipe)[0] for member in members]
@@ -63,6 +64,35 @@ def test_classes_are_balanced_and_the_smaller_domain_repeated():
     larger = stack(n_target=200)._rows.numpy()
     assert len(larger) == 200
     assert np.ptp(np.bincount(labels[larger])) <= 1
+
+
+def test_classes_follow_what_each_head_finds_in_the_target():
+    members = [Member(seed, 1.0, CMDLoss()) for seed in range(2)]
+    trained = stack(members, replace(RECIPE, optimizer=Optimizer("adam")), n_target=93)
+    trained._target[:, :60] = trained._target[:, :1]  # two thirds of the target are of one class
+    for _ in range(100):
+        trained.update()
+    trained.follow()
+    labels, rows = make_task()[0].labels, trained._rows.numpy()
+    assert rows.shape == (2, 120)
+    counts = [np.bincount(labels[own], minlength=3) for own in rows]
+    with torch.no_grad():
+        found = torch.softmax(trained._outputs(trained._hidden(trained._target[0])), -1).mean(1).numpy()
+    np.testing.assert_allclose(np.array(counts) / 120, found, atol=1 / 120)
+    assert (counts[0] != counts[1]).any()
+    assert max(counts[0]) > 45
+    assert all(len(set(own[labels[own] == 2])) == min(10, count[2]) for own, count in zip(rows, counts, strict=True))
+    trained.update()
+    assert np.isfinite(trained.accuracy()).all()
+
+
+def test_classes_are_followed_once_and_from_the_update_it_is_asked_for(monkeypatch):
+    followed = []
+    monkeypatch.setattr(object_heads._Stack, "follow", lambda self: followed.append(self))
+    train_heads(make_task()[0], [Member(0)], replace(RECIPE, follow_at=7, max_updates=6))
+    assert followed == []
+    train_heads(make_task()[0], [Member(0)], replace(RECIPE, follow_at=7, max_updates=50))
+    assert len(followed) == 1
 
 
 def test_the_update_is_the_gradient_of_loss_and_distance_of_repeated_rows():

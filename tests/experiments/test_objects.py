@@ -56,6 +56,7 @@ def test_the_methods_are_those_of_the_paper_and_two_more():
         assert METHODS[name].recipe.crops
     for name in ("nn", "fp-cmd"):
         assert METHODS[name].recipe == HeadRecipe()
+    assert METHODS["cv-cmd"].recipe == HeadRecipe(follow_at=500)
     assert HeadRecipe().optimizer == Optimizer("adadelta")
     assert (HeadRecipe().hidden, HeadRecipe().dropout, HeadRecipe().patience) == (256, 0.8, 1000)
     assert objects.TASKS[0] == ("amazon", "webcam")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError
 
-__all__ = ["Rows", "balanced_order", "batches", "domain_batches", "domain_sizes", "paired_batches"]
+__all__ = ["Rows", "balanced_order", "batches", "domain_batches", "domain_sizes", "order_by_shares", "paired_batches"]
 
 Rows = NDArray[np.intp]
 
@@ -92,3 +92,21 @@ def balanced_order(labels: NDArray[np.integer]) -> Rows:
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     longest = max(map(len, members))
     return np.stack([np.resize(rows, longest) for rows in members], axis=1).ravel()
+
+
+def order_by_shares(labels: NDArray[np.integer], shares: NDArray[np.floating], count: int) -> Rows:
+    """Order `count` rows so that every class has its share of them, its rows in turn.
+
+    Labels are codes from 0 on. The shares of classes that have rows are made to sum to 1, and met as nearly as whole
+    rows can.
+
+    Examples
+    --------
+    >>> order_by_shares(np.array([0, 0, 0, 1]), np.array([0.75, 0.25]), 8).tolist()
+    [0, 1, 2, 0, 1, 2, 3, 3]
+    """
+    ends = np.cumsum(np.where(np.bincount(labels, minlength=len(shares)) > 0, shares, 0.0))
+    drawn = np.searchsorted(ends / ends[-1], (np.arange(count) + 0.5) / count)
+    return np.concatenate(
+        [np.resize(np.flatnonzero(labels == label), np.sum(drawn == label)) for label in range(len(shares))]
+    )

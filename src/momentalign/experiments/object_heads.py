@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from momentalign.data.pairing import balanced_order
+from momentalign.data.pairing import balanced_order, order_by_shares
 from momentalign.errors import DivergedError
 from momentalign.networks.shallow import initial_layers
 from momentalign.training.batched import cross_entropy, make_optimizer, one_thread, open_device
@@ -44,6 +44,10 @@ class HeadRecipe:
         A head stops after so many updates without a better accuracy on the source, and at most.
     crops
         Draw a view of every picture for every update; otherwise the centre crop.
+    follow_at
+        From this update on every class of the source has the share that the head finds in the target, instead of an
+        equal one; 0 never. It is looked for once: a head that has learned under shares found before would find its
+        own errors.
     """
 
     optimizer: Optimizer = field(default_factory=lambda: Optimizer("adadelta"))
@@ -52,6 +56,7 @@ class HeadRecipe:
     patience: int = 1000
     max_updates: int = 3000
     crops: bool = False
+    follow_at: int = 0
 
 
 class HeadTask(NamedTuple):
@@ -121,6 +126,7 @@ class _Stack:
         self._device = open_device(device)
         self._recipe, self._members = recipe, list(members)
         self._source, self._target = (self._tensor(rows) for rows in (task.source, task.target))
+        self._codes = task.labels
         self._labels = torch.as_tensor(task.labels, device=self._device)
         order = balanced_order(task.labels)
         # Moments of the target do not change where each of its rows is repeated as often, so it stays as it is.
@@ -157,6 +163,8 @@ class _Stack:
         while len(trained) < len(self._members):
             self.update()
             update += 1
+            if update == self._recipe.follow_at:
+                self.follow()
             if update % LOOK_EVERY and update < self._recipe.max_updates:
                 continue
             accuracy = self.accuracy()
@@ -171,7 +179,7 @@ class _Stack:
 
     def update(self) -> None:
         """Make one step on the whole sample."""
-        hidden = self._hidden(self._view(self._source))[:, self._rows]
+        hidden = self._repeated(self._hidden(self._view(self._source)))
         loss = cross_entropy(self._outputs(self._thinned(hidden)), self._labels[self._rows])
         if self._distance.needed:
             loss = loss + self._weights * self._distance(hidden, self._hidden(self._view(self._target)))
@@ -179,6 +187,19 @@ class _Stack:
         loss.sum().backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
         self._decay.step()
+
+    def follow(self) -> None:
+        """Give every class, head by head, the share of the source's rows that the head finds in the target."""
+        with torch.no_grad():
+            shares = torch.softmax(self._outputs(self._hidden(self._target[0])), -1).mean(1).double().cpu().numpy()
+        rows = [order_by_shares(self._codes, own, self._rows.shape[-1]) for own in shares]
+        self._rows = torch.as_tensor(np.stack(rows), device=self._device)
+
+    def _repeated(self, hidden: Tensor) -> Tensor:
+        """Activations of the rows in their shares, those of all heads or each head's own."""
+        if self._rows.ndim == 1:
+            return hidden[:, self._rows]
+        return hidden.gather(1, self._rows[:, :, None].expand(-1, -1, hidden.shape[-1]))
 
     def accuracy(self) -> NDArray[np.float64]:
         """The part of the source's centre crops that each head gets right, without dropout."""
