@@ -1,7 +1,7 @@
 """What the kept trials of the digits recipe say: ``python -m benchmarks.digits_trials``.
 
-Prints, from benchmarks/results/digits_trials.json, what docs/paper.md quotes: the label-free score of the candidates,
-its rank correlation with the accuracy, and every trial with both. Nothing is trained.
+Prints, from benchmarks/results, what docs/paper.md quotes: the label-free score of the candidates, its rank correlation
+with the accuracy, every trial with both, and what other recipes gave. Nothing is trained.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from scipy.stats import spearmanr
 
-KEPT = Path(__file__).parent / "results" / "digits_trials.json"
+RESULTS = Path(__file__).parent / "results"
+KEPT = RESULTS / "digits_trials.json"
 SAID = ("round", "name", "task", "method", "seed", "ema", "raw")
 # Rotation and probability of inverting a colour; all with batches of 256.
 CANDIDATES = {"a": (15, 0.5), "d": (10, 0.5), "b": (15, 0.25), "c": (10, 0.25)}
@@ -32,6 +33,13 @@ def main() -> None:
         print(
             json.dumps({key: trial[key] for key in SAID if key in trial} | {"score": trial.get("ema_s", {}).get("bnm")})
         )
+    others = json.loads((RESULTS / "digits.json").read_text())["other_recipes"]
+    for recipe in others["whole"]:
+        for method, tasks in recipe["accuracy"].items():
+            means = {task: round(100 * sum(values) / len(values), 2) for task, values in tasks.items()}
+            print(json.dumps({"recipe": recipe["changed"], "method": method, "accuracy": means}))
+    for network in others["one_network_each"]:
+        print(json.dumps(network))
 
 
 def _score(trials: list[dict[str, Any]], rotation: int, inversion: float, method: str, task: str) -> float:

@@ -132,7 +132,7 @@ def test_an_accelerators_work_is_kept_group_by_group(short, features, journal, m
     monkeypatch.setattr(object_cells, "train_heads", on_cpu)
     done = compute_all(cells, features, journal, device="cuda", progress=lambda *call: calls.append(call))
     assert devices == ["cuda", "cuda"]
-    assert calls == [(3, 4), (4, 4)]
+    assert calls == [(1, 4), (3, 4), (4, 4)]
     assert done[cell_key(cells[0])] == {"accuracy": 0.125, "updates": 7}
     assert list(done) == [cell_key(cell) for cell in cells]
     assert compute_all([{**cells[0], "seed": 1}], features, journal, device="cuda").keys().isdisjoint(done)

@@ -101,13 +101,13 @@ def test_the_automatic_weight_is_the_estimator_as_users_call_it(journal):
 
 
 def test_tasks_side_by_side_are_the_tasks_one_by_one(journal):
-    """The road an accelerator takes, on the CPU: what is done is not done again, and progress counts settings."""
+    """The road an accelerator takes, on the CPU: what is done is not done again."""
     settings = ({"method": "nn"}, {"method": "cmd", "weight": 1.0})
     both = [{**SHORT, **setting, "target": target} for setting in settings for target in ("dvd", "kitchen")]
     journal.append(both[0], {"accuracy": [0.25], "epochs": [1]})
     calls = []
     found = cells.compute_all(both, journal, folder=None, device="cpu:0", progress=lambda *call: calls.append(call))
-    assert calls == [(1, 2), (2, 2)]
+    assert calls == [(1, 4), (2, 4), (4, 4)]
     assert found[cell_key(both[0])]["accuracy"] == [0.25]
     for cell in both[1:]:
         assert abs(found[cell_key(cell)]["accuracy"][0] - cells.compute(cell)["accuracy"][0]) < 0.01

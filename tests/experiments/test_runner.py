@@ -11,7 +11,7 @@ import time
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.runner import run_cells
+from momentalign.experiments.runner import run_cells, run_groups
 from momentalign.journal import Journal, cell_key
 
 CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(4)]
@@ -175,3 +175,31 @@ def test_an_interrupted_run_keeps_what_was_finished_and_goes_on(start, tmp_path)
     logged = [{**cell, "seconds": 0, "log": str(tmp_path / "log")} for cell in cells]
     undisturbed = run_cells(logged, compute, Journal(tmp_path / "undisturbed.jsonl", {}))
     assert list(resumed.values()) == list(undisturbed.values())
+
+
+def _by_parity(cells):
+    return [[cell for cell in cells if cell["x"] % 2 == rest] for rest in (1, 0)]
+
+
+def _squares(cells):
+    return [square(cell) for cell in cells]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_groups_are_computed_as_one_and_kept_cell_by_cell(journal, n_jobs):
+    cells = [{"x": x} for x in (1, 2, 3, 4)]
+    journal.append(cells[1], {"y": -4})
+    seen = []
+    results = run_groups(
+        cells, _by_parity, _squares, journal, n_jobs=n_jobs, progress=lambda *counts: seen.append(counts)
+    )
+    assert results == {cell_key(cell): {"y": cell["x"] ** 2} for cell in cells} | {cell_key(cells[1]): {"y": -4}}
+    assert list(results) == [cell_key(cell) for cell in cells]
+    assert seen in ([(1, 4), (3, 4), (4, 4)], [(1, 4), (2, 4), (4, 4)])
+
+
+def test_a_group_that_fails_is_named(journal):
+    with pytest.raises(ArithmeticError) as caught:
+        run_groups([{"x": 1}, {"x": 13}], _by_parity, _squares, journal)
+    assert caught.value.__notes__ == ['This happened in the cell {"x":1} and the cell {"x":13}.']
+    assert journal.done() == {}

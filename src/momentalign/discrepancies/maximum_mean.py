@@ -185,8 +185,9 @@ def stacked_mmd(source: Tensor, target: Tensor, betas: Tensor) -> Tensor:
 
 def stacked_median_betas(source: Tensor, target: Tensor, kernel: Kernel) -> Tensor:
     """Return the betas (stack, kernels) of stacked samples by the median heuristic, each by its own rows."""
-    factors = source.new_tensor(FACTORS if kernel == "gaussians" else (1.0,))
-    return factors / _median_squared_distance(source, target)[:, None]
+    median = _median_squared_distance(source, target)
+    # Factor by factor: a recorded epoch may not copy from the host.
+    return torch.stack([factor / median for factor in (FACTORS if kernel == "gaussians" else (1.0,))], -1)
 
 
 def _check(kernel: object, beta: object, degree: object) -> None:

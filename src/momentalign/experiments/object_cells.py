@@ -8,14 +8,13 @@ rule to stop, which looks at the source alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
 from sklearn.linear_model import LogisticRegression
 
 from momentalign.discrepancies.adversarial import AdversarialLoss
@@ -25,8 +24,8 @@ from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.estimators.transfer_components import TransferComponentAnalysis
 from momentalign.experiments.object_features import ObjectFeatures
 from momentalign.experiments.object_heads import HeadRecipe, HeadTask, seconds_per_update, train_heads
-from momentalign.experiments.runner import Cell, run_cells
-from momentalign.journal import Journal, cell_key
+from momentalign.experiments.runner import Cell, run_cells, run_groups
+from momentalign.journal import Journal
 from momentalign.training.recipe import Distance, Member, Optimizer
 from momentalign.version import __version__
 
@@ -104,39 +103,20 @@ def compute_all(
 
     A cell names ``method``, ``source``, ``target`` and ``seed``; ``views`` tells trainings with crops apart.
     """
-    cells = list(cells)
     if device == "cpu":
         return run_cells(cells, partial(compute, features=features), journal, n_jobs=n_jobs, progress=progress)
-    done = journal.done()
-    missing = [cell for cell in cells if cell_key(cell) not in done]
-    finished = len(cells) - len(missing)
-    # Those that take longest come first.
-    groups = sorted(_groups(missing), key=lambda group: -METHODS[group[0]["method"]].recipe.max_updates)
-    parallel = Parallel(min(effective_n_jobs(n_jobs), STACKS_AT_ONCE), batch_size=1, return_as="generator_unordered")
-    with closing(parallel(delayed(_of_group)(group, features, device) for group in groups)) as arrivals:
-        for group, results in arrivals:
-            for cell, result in zip(group, results, strict=True):
-                journal.append(cell, result)
-            finished += len(group)
-            if progress is not None:
-                progress(finished, len(cells))
-    done = journal.done()
-    return {cell_key(cell): done[cell_key(cell)] for cell in cells}
+    work = partial(compute_together, features=features, device=device)
+    at_once = min(effective_n_jobs(n_jobs), STACKS_AT_ONCE)
+    return run_groups(cells, _groups, work, journal, n_jobs=at_once, progress=progress)
 
 
 def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Cells that can train as one stack."""
+    """Cells that can train as one stack, those that take longest first."""
     groups: dict[Any, list[Cell]] = {}
     for cell in cells:
         key = (cell["source"], cell["target"], cell["method"] == "tca", METHODS[cell["method"]].recipe)
         groups.setdefault(key, []).append(cell)
-    return list(groups.values())
-
-
-def _of_group(
-    cells: Sequence[Cell], features: ObjectFeatures, device: str
-) -> tuple[Sequence[Cell], list[dict[str, Any]]]:
-    return cells, compute_together(cells, features, device=device)
+    return sorted(groups.values(), key=lambda group: -METHODS[group[0]["method"]].recipe.max_updates)
 
 
 def compute(cell: Cell, *, features: ObjectFeatures) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from momentalign.discrepancies.correlation import CORALLoss
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.transfer_components import TransferComponentAnalysis
-from momentalign.experiments.runner import Cell, run_cells
+from momentalign.experiments.runner import Cell, run_cells, run_groups
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Layer, outputs
 from momentalign.selection.side_by_side import Domains, reverse_scores_of_tasks
@@ -134,23 +134,20 @@ def compute_all(
     ``hidden``. With ``grid``, a list of weights, there is one network for each; with ``weights`` the cell asks for
     their scores by reverse validation.
     """
-    cells = list(cells)
     where = None if folder is None else str(folder)
     if device == "cpu":
         return run_cells(cells, partial(compute, folder=where), journal, n_jobs=n_jobs, progress=progress)
+    work = partial(compute_together, folder=where, device=device)
+    return run_groups(cells, _groups, work, journal, progress=progress)
+
+
+def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Cells that differ in the task alone."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         shared = {name: value for name, value in cell.items() if name not in ("source", "target")}
         groups.setdefault(cell_key(shared), []).append(cell)
-    done = journal.done()
-    for number, group in enumerate(groups.values()):
-        missing = [cell for cell in group if cell_key(cell) not in done]
-        for cell, result in zip(missing, compute_together(missing, folder=where, device=device), strict=True):
-            journal.append(cell, result)
-        if progress is not None:
-            progress(number + 1, len(groups))
-    done = journal.done()
-    return {cell_key(cell): done[cell_key(cell)] for cell in cells}
+    return list(groups.values())
 
 
 def compute(cell: Cell, *, folder: str | None = None) -> dict[str, Any]:

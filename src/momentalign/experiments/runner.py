@@ -5,8 +5,9 @@ The tables and figures of Section 6 are grids of independent cells. joblib sprea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any, TypeAlias
 
 from joblib import Parallel, delayed, parallel_config
@@ -15,10 +16,11 @@ from threadpoolctl import threadpool_limits
 from momentalign.journal import Journal, cell_key
 from momentalign.training.batched import one_thread
 
-__all__ = ["run_cells"]
+__all__ = ["run_cells", "run_groups"]
 
 Cell: TypeAlias = Mapping[str, Any]
 Compute: TypeAlias = Callable[[Cell], dict[str, Any]]
+ComputeTogether: TypeAlias = Callable[[Sequence[Cell]], list[dict[str, Any]]]
 
 
 def run_cells(
@@ -60,28 +62,55 @@ def run_cells(
     {'{"x":2}': {'y': 4}, '{"x":3}': {'y': 9}}
     >>> folder.cleanup()
     """
+    return run_groups(cells, _apart, partial(_each, compute), journal, n_jobs=n_jobs, progress=progress)
+
+
+def run_groups(
+    cells: Iterable[Cell],
+    grouped: Callable[[Sequence[Cell]], Iterable[Sequence[Cell]]],
+    compute_together: ComputeTogether,
+    journal: Journal,
+    *,
+    n_jobs: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """:func:`run_cells` where several cells are one piece of work, as for an accelerator.
+
+    How many threads a group has is left to what computes it. `grouped` puts the cells that are missing into groups, in
+    the order in which they are to be computed; `compute_together` returns the results of a group.
+    """
     wanted = {cell_key(cell): cell for cell in cells}
     done = journal.done()
     missing = [cell for key, cell in wanted.items() if key not in done]
-    before = len(wanted) - len(missing)
+    finished = len(wanted) - len(missing)
     if progress is not None:
-        progress(before, len(wanted))
-    # One cell per batch: a batch of several would be written only when its last cell is finished.
+        progress(finished, len(wanted))
+    # One group per batch: a batch of several would be written only when its last one is finished.
     parallel = Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
-    with closing(parallel(delayed(_alone)(compute, cell) for cell in missing)) as arrivals:
-        for finished, (cell, result) in enumerate(arrivals, start=before + 1):
-            journal.append(cell, result)
+    with closing(parallel(delayed(_alone)(compute_together, group) for group in grouped(missing))) as arrivals:
+        for group, results in arrivals:
+            for cell, result in zip(group, results, strict=True):
+                journal.append(cell, result)
+            finished += len(group)
             if progress is not None:
                 progress(finished, len(wanted))
     done = journal.done()
     return {key: done[key] for key in wanted}
 
 
-def _alone(compute: Compute, cell: Cell) -> tuple[Cell, dict[str, Any]]:
-    """Compute one cell with one thread and nothing spread further: both could change the last digits."""
+def _apart(cells: Sequence[Cell]) -> list[list[Cell]]:
+    return [[cell] for cell in cells]
+
+
+def _each(compute: Compute, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Compute cells with one thread and nothing spread further: both could change the last digits."""
     with one_thread(), threadpool_limits(limits=1), parallel_config(backend="sequential"):
-        try:
-            return cell, compute(cell)
-        except Exception as error:
-            error.add_note(f"This happened in the cell {cell_key(cell)}.")
-            raise
+        return [compute(cell) for cell in cells]
+
+
+def _alone(compute_together: ComputeTogether, group: Sequence[Cell]) -> tuple[Sequence[Cell], list[dict[str, Any]]]:
+    try:
+        return group, compute_together(group)
+    except Exception as error:
+        error.add_note(f"This happened in the cell {' and the cell '.join(map(cell_key, group))}.")
+        raise
