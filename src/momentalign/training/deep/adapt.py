@@ -141,11 +141,11 @@ def adapt(
     run = _Run(
         source_loader,
         target_loader,
-        steps,
-        {"source": source_validation, "target": target_validation},
-        checkpoint_every,
-        on_epoch,
-        {
+        steps=steps,
+        validation={"source": source_validation, "target": target_validation},
+        checkpoint_every=checkpoint_every,
+        on_epoch=on_epoch,
+        settings={
             "max_epochs": max_epochs,
             "precision": precision,
             "num_nodes": num_nodes,
