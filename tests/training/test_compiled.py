@@ -165,13 +165,24 @@ def test_short_and_deep_trainings_are_left_to_torch(make_task, hidden, max_epoch
 @pytest.mark.parametrize(
     ("signatures", "cached", "announced"), [([], False, True), ([], True, False), (["one"], False, False)]
 )
-def test_the_first_compilation_is_announced(monkeypatch, tmp_path, caplog, signatures, cached, announced):
-    stats = SimpleNamespace(cache_path=str(tmp_path))
+def test_loops_are_compiled_once_and_that_is_announced(monkeypatch, tmp_path, caplog, signatures, cached, announced):
+    asked, stats = [], SimpleNamespace(cache_path=str(tmp_path))
     monkeypatch.setattr(loops, "run_epochs", SimpleNamespace(signatures=signatures, stats=stats))
     if cached:
         (tmp_path / "loops.run_epochs-50.py311.nbi").touch()
     with caplog.at_level(logging.WARNING, logger="momentalign"):
-        compiled.announce_compilation()
+        compiled.compile_loops(SimpleNamespace(run_epochs=asked.append))
+    assert asked == announced * [0]
     assert [record.message for record in caplog.records] == announced * [
-        "compiling the training loops, once on this machine (about 15 s)"
+        "compiling the training loops, once on this machine (up to a minute)"
     ]
+
+
+def test_no_epoch_changes_nothing(make_task, largest_difference):
+    """Loops are compiled by it."""
+    task, recipe = make_task(), Recipe(hidden=(7,))
+    untouched, asked = (_engines(task, recipe, [Member(0, 1.0, ma.CMDLoss())])[0] for _ in range(2))
+    assert asked.run_epochs(0) == []
+    for engine in (untouched, asked):
+        engine.run_epoch()
+    assert largest_difference(untouched.layers(0), asked.layers(0)) == 0.0

@@ -44,9 +44,9 @@ def process(files: tuple[Path, Path], cellars: tuple[pd.DataFrame, pd.DataFrame]
     started: list[subprocess.Popen] = []
     pd.concat([cellars[0]] * 60).to_csv(files[0], index=False)
 
-    def start(epochs: int) -> subprocess.Popen:
+    def start(epochs: int, **variables: str) -> subprocess.Popen:
         command = [sys.executable, "-c", FIT, files[0], tmp_path / "model", files[1], str(epochs)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
         started.append(
             subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         )
@@ -87,6 +87,20 @@ def test_an_interrupt_before_any_network_leaves_nothing(process: Callable, tmp_p
     assert time.perf_counter() - begun < 20
     assert running.returncode not in (0, None)
     assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert not (tmp_path / "model").exists()
+
+
+def test_an_interrupt_is_heard_while_loops_are_compiled(process: Callable, tmp_path: Path):
+    """That takes most of a minute, once on a machine; the cache of a new one is empty."""
+    running = process(100_000, NUMBA_CACHE_DIR=str(tmp_path / "loops"))
+    assert "compiling the training loops" in running.stderr.readline()
+    time.sleep(1.0)
+    begun = time.perf_counter()
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=120)
+    assert time.perf_counter() - begun < 10
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    assert "compiling" not in errors
     assert not (tmp_path / "model").exists()
 
 

@@ -13,7 +13,7 @@ import torch
 
 from momentalign.networks.shallow import Layer
 from momentalign.training.batched import BatchedEngine, RowReader
-from momentalign.training.compiled import CompiledEngine, CompiledTask, announce_compilation, is_compilable
+from momentalign.training.compiled import CompiledEngine, CompiledTask, compile_loops, is_compilable
 from momentalign.training.recipe import Engine, EpochFigures, Member, Recipe, Task
 
 __all__ = ["Carried", "CarryingEngine", "go_on", "is_compiled", "open_engine"]
@@ -66,8 +66,9 @@ def is_compiled(task: Task, recipe: Recipe, member: Member, *, device: str) -> b
 def open_engine(task: Task, recipe: Recipe, member: Member, *, device: str, compiled: bool) -> CarryingEngine:
     """Return an engine with the weights the member starts from and the rows of a task."""
     if compiled:
-        announce_compilation()
-        return _CompiledParts(task, recipe, member)
+        engine = _CompiledParts(task, recipe, member)
+        compile_loops(engine)
+        return engine
     return _BatchedParts(task, recipe, member, device=device)
 
 

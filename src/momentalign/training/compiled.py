@@ -26,14 +26,14 @@ from momentalign.moments.intervals import interval_length
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.recipe import Distance, EpochFigures, Member, OptimizerName, Recipe, Task, ValidationFigures
 
-__all__ = ["CompiledEngine", "CompiledTask", "announce_compilation", "is_compilable"]
+__all__ = ["CompiledEngine", "CompiledTask", "are_compiled", "compile_loops", "is_compilable"]
 
 # Dense rows with a smaller part of non-zeros are cheaper as sparse ones.
 SPARSE_BELOW = 0.2
 # Units are filled up to multiples of this.
 LANES = 16
-# Compiling takes some 15 s once on a machine. What plain torch does in less than this many seconds is left to it; what
-# takes longer is rarely done once.
+# Compiling takes up to a minute, once on a machine. What plain torch does in less than this many seconds is left to it;
+# what takes longer is rarely done once.
 WORTH_COMPILING = 4.0
 SECONDS_PER_UPDATE = 1e-3
 SECONDS_PER_PRODUCT = 3e-10
@@ -57,14 +57,19 @@ def is_compilable(task: Task, recipe: Recipe, members: Sequence[Member]) -> bool
     return all(_objective(task, member) is not None for member in members)
 
 
-def announce_compilation() -> None:
-    """Say so, once, where the loops have not been compiled on this machine yet: it takes some seconds."""
+def are_compiled() -> bool:
+    """Whether the loops have been compiled on this machine."""
     from momentalign.training import loops
 
     dispatcher: Any = loops.run_epochs
-    folder = Path(dispatcher.stats.cache_path)
-    if not dispatcher.signatures and not any(folder.glob("loops.run_epochs-*.nbi")):
-        logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (about 15 s)")
+    return bool(dispatcher.signatures) or any(Path(dispatcher.stats.cache_path).glob("loops.run_epochs-*.nbi"))
+
+
+def compile_loops(engine: CompiledEngine) -> None:
+    """Compile the loops, once on a machine, and say so: by no epoch of an engine, on the thread that calls this."""
+    if not are_compiled():
+        logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (up to a minute)")
+        engine.run_epochs(0)
 
 
 class CompiledTask:

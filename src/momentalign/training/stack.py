@@ -18,7 +18,7 @@ from torch import Tensor
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import Layer
 from momentalign.training.batched import BatchedEngine
-from momentalign.training.compiled import CompiledEngine, CompiledTask, announce_compilation, is_compilable
+from momentalign.training.compiled import CompiledEngine, CompiledTask, are_compiled, compile_loops, is_compilable
 from momentalign.training.grouped import GroupedEngine, are_alike
 from momentalign.training.recipe import (
     Engine,
@@ -31,7 +31,7 @@ from momentalign.training.recipe import (
     ValidationFigures,
 )
 
-__all__ = ["EpochReport", "run_engine", "train_stack", "train_tasks"]
+__all__ = ["EpochReport", "compile_ahead", "run_engine", "train_stack", "train_tasks"]
 
 
 # A loss or a weight beyond this, or one that is not a number, is none any more.
@@ -75,16 +75,26 @@ def train_stack(
     """
     if not members:
         raise InvalidInputError("a stack needs at least one member; give one Member per network.")
-    if device == "cpu" and recipe.loss == "cross_entropy" and is_compilable(task, recipe, members):
+    if _runs_loops(task, recipe, members, device):
         laid_out = CompiledTask(task, recipe)
-        announce_compilation()
         engines = [CompiledEngine(laid_out, task, recipe, [member]) for member in members]
+        compile_loops(engines[0])
         calls = [
             delayed(run_engine)(engine, task, recipe, [member], progress)
             for engine, member in zip(engines, members, strict=True)
         ]
         return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
     return run_engine(BatchedEngine(task, recipe, members, device=device), task, recipe, members, progress)
+
+
+def compile_ahead(task: Task, recipe: Recipe, members: Sequence[Member], *, device: str = "cpu") -> None:
+    """Compile here what :func:`train_stack` is about to run on other threads: only the main thread hears a ^C."""
+    if _runs_loops(task, recipe, members, device) and not are_compiled():
+        compile_loops(CompiledEngine(CompiledTask(task, recipe), task, recipe, members))
+
+
+def _runs_loops(task: Task, recipe: Recipe, members: Sequence[Member], device: str) -> bool:
+    return device == "cpu" and recipe.loss == "cross_entropy" and is_compilable(task, recipe, members)
 
 
 def train_tasks(

@@ -17,7 +17,7 @@ import numpy as np
 from momentalign.estimators.aggregation import WEIGHTS
 from momentalign.estimators.network import named_distance
 from momentalign.training.recipe import Member, Recipe, Task, TrainedNetwork
-from momentalign.training.stack import EpochReport, train_stack
+from momentalign.training.stack import EpochReport, compile_ahead, train_stack
 from momentalign.workflow.threads import cores
 
 __all__ = ["Point", "Progress", "grid_points", "train_again", "train_points"]
@@ -107,9 +107,8 @@ def _train(
             done[place] = report.epoch
             show()
 
-        task, recipe, points = stacks[place]
-        members = [point.member(width=recipe.hidden[-1]) for point in points]
-        networks = train_stack(task, recipe, members, device=device, progress=watch)
+        stack = stacks[place]
+        networks = train_stack(stack.task, stack.recipe, _members(stack), device=device, progress=watch)
         most[place] = done[place]
         show()
         return networks
@@ -117,6 +116,8 @@ def _train(
     futures: list[Future[list[TrainedNetwork]]] = []
     pool = ThreadPoolExecutor(cores() if device == "cpu" else 1)
     try:
+        for stack in stacks:
+            compile_ahead(stack.task, stack.recipe, _members(stack), device=device)
         for place in range(len(stacks)):
             futures.append(pool.submit(work, place))  # noqa: PERF401  (an interrupt keeps those before it)
         _wait(futures)
@@ -130,6 +131,10 @@ def _train(
         if not future.cancelled() and not isinstance(future.exception(), _Stopped):
             finished.update(zip(stack.points, future.result(), strict=True))
     return finished, interrupted
+
+
+def _members(stack: _Stack) -> list[Member]:
+    return [point.member(width=stack.recipe.hidden[-1]) for point in stack.points]
 
 
 def _wait(futures: Sequence[Future[list[TrainedNetwork]]]) -> None:
