@@ -24,6 +24,7 @@ from momentalign.discrepancies.domain_pairs import refuse_other_count
 from momentalign.discrepancies.maximum_mean import MMDLoss
 from momentalign.moments.intervals import interval_length
 from momentalign.networks.shallow import Layer, Matrix
+from momentalign.training.interrupts import heard_between_passes
 from momentalign.training.recipe import Distance, EpochFigures, Member, OptimizerName, Recipe, Task, ValidationFigures
 
 __all__ = ["CompiledEngine", "CompiledTask", "are_compiled", "compile_loops", "is_compilable"]
@@ -69,7 +70,8 @@ def compile_loops(engine: CompiledEngine) -> None:
     """Compile the loops, once on a machine, and say so: by no epoch of an engine, on the thread that calls this."""
     if not are_compiled():
         logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (up to a minute)")
-        engine.run_epochs(0)
+        with heard_between_passes():
+            engine.run_epochs(0)
 
 
 class CompiledTask:
