@@ -18,7 +18,7 @@ CHANGES = {
     "images not standardised": {"standardized": False},
     "batches of 256": {"batch_size": 256},
     "batches of 1,024": {"batch_size": 1024},
-    "shares of classes as in the target": {"follows_target": True},
+    "shares of classes as in the target": {"follow_beyond": 0.0},
     "classes not balanced": {"balanced": False},
     "weights not averaged": {"decay": 0.0},
     "distance not divided by the root of the width": {"width_root": False},

@@ -180,21 +180,21 @@ def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, 
     probabilities = digit_networks.probabilities_of
     monkeypatch.setattr(digit_networks, "probabilities_of", note)
     images = [digit_cells.digits_on_device(name, "train", 250, str(digit_folder), "cpu") for name in ("svhn", "mnist")]
-    recipe = replace(SMALL, batch_size=40, steps=16, epochs=8, learning_rate=0.01, follows_target=True)
+    recipe = replace(SMALL, batch_size=40, steps=16, epochs=8, learning_rate=0.01, follow_beyond=0.0)
     digit_networks.train(METHODS["cmd"], *images, 0, recipe=recipe)
     ((batches, shares),) = followed
     assert len(found) == 2
     torch.testing.assert_close(shares, torch.stack([part.mean(0) for part in found]).mean(0))
     assert shares.max() > 0.15
-    drawn = torch.bincount(torch.cat([labels for _, labels in batches]), minlength=10) / (40 * len(batches))
-    torch.testing.assert_close(drawn, shares, atol=2 / 40, rtol=0)
+    drawn = torch.bincount(torch.cat([labels for _, labels in batches]), minlength=10) / (80 * len(batches))
+    torch.testing.assert_close(drawn, shares, atol=2 / 80, rtol=0)
 
 
 @pytest.mark.parametrize(
     ("method", "change", "times"),
-    [("cmd", {}, 1), ("cnn", {}, 0), ("adda", {}, 1), ("cmd", {"follows_target": False}, 0),
+    [("cmd", {}, 1), ("cnn", {}, 0), ("adda", {}, 1), ("cmd", {"follow_beyond": 0.9}, 0),
      ("cmd", {"balanced": False}, 0), ("cmd", {"epochs": 1}, 0)],
 )  # fmt: skip
 def test_what_aligns_balanced_batches_follows_once(digit_folder, followed, method, change, times):
-    train(digit_folder, method, recipe=replace(SMALL, follows_target=True), change=change)
+    train(digit_folder, method, recipe=replace(SMALL, follow_beyond=0.0), change=change)
     assert len(followed) == times

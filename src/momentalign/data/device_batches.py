@@ -76,6 +76,8 @@ class DeviceBatches:
     def follow(self, shares: Tensor) -> None:
         """Give every class its share of the next batches, up to two images; shares (classes,) are made to sum to 1.
 
+        Classes come in random order, so that any part of a batch has about the same shares.
+
         Examples
         --------
         >>> images, labels = torch.zeros(10, 3, 8, 8, dtype=torch.uint8), torch.tensor([0] * 9 + [1])
@@ -109,11 +111,11 @@ class DeviceBatches:
         return members[label, place.long()]
 
     def _labels_drawn(self, classes: int, device: torch.device) -> Tensor:
-        places = torch.arange(self.batch_size, device=device)
         if self._ends is None:
-            return places % classes
+            return torch.arange(self.batch_size, device=device) % classes
         # At even distances from a random start: every share is met as nearly as whole images can.
         start = torch.rand(1, device=device, dtype=torch.float64)
+        places = torch.randperm(self.batch_size, device=device)
         return torch.searchsorted(self._ends, (places + start) / self.batch_size).clamp_max(classes - 1)
 
 

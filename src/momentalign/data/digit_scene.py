@@ -25,9 +25,9 @@ SIDE = 32
 FAR = 9.0  # beyond every pixel
 # Deviations of place (half sides of the image), of the logarithm of width over height, and of the angle in degrees.
 PLACE, ASPECT, ANGLE = 0.05, 0.1, 4.0
-HEIGHT = (0.55, 0.95)
+HEIGHT = (0.62, 0.92)
 # How often a digit has a neighbour, on each side; how often it has an outline, and the ground a slope.
-NEIGHBOUR, OUTLINE, SLOPE = 0.6, 0.0, 0.0
+NEIGHBOUR, OUTLINE, SLOPE = 0.4, 0.0, 0.0
 # Blur in pixels, deviation of the noise, and the least difference of ink and ground in some colour.
 BLUR, NOISE, CONTRAST = (0.2, 0.8), 0.0, 0.3
 

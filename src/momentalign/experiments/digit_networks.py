@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from momentalign.data.augmentation import Augmentation, to_float
 from momentalign.data.device_batches import DeviceBatches, prepared
@@ -56,13 +58,17 @@ class Recipe:
 
     Attributes
     ----------
-    batch_size, steps, epochs
-        Rows of each domain in an update, updates, and the parts they are divided into.
+    batch_size, aligned_times
+        Rows of the source whose labels count in an update, and how many times as many rows of each domain a distance
+        compares in it: moments want many.
+    steps, epochs
+        Updates, and the parts they are divided into.
     augmentation, standardized
         How source images are changed, and whether all images are standardised one by one.
-    balanced, follows_target
-        Whether a source batch has as many images of each class, and whether methods that align have as many as the
-        network finds in the target from half of the way on.
+    balanced, follow_beyond
+        Whether a source batch has as many images of each class, and how far (total variation) the shares that the
+        network finds in the target must be from equal ones for methods that align to take those from half of the way
+        on: 0 always, 1 never.
     decay
         That of the average of the weights; 0 takes the last weights.
     synth_size
@@ -72,6 +78,7 @@ class Recipe:
     """
 
     batch_size: int = 512
+    aligned_times: int = 2
     steps: int = 2_000
     epochs: int = 20
     learning_rate: float = 1e-3
@@ -79,7 +86,7 @@ class Recipe:
         default_factory=lambda: Augmentation(rotation=10.0, scale=0.1, shift=1 / 16, channel_inversion=0.5)
     )
     balanced: bool = True
-    follows_target: bool = False
+    follow_beyond: float = 0.09
     standardized: bool = True
     decay: float = 0.999
     synth_size: int = 100_000
@@ -127,21 +134,38 @@ def train(
         seed_everything(seed)
         network = DigitCNN(CLASSES, WIDTH).to(place)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        batches = _source_batches(source, recipe)
-        pairs = _pairs(batches, target[0], recipe)
-        follow = [_FollowTarget(batches, target[0], recipe)] if recipe.balanced and recipe.follows_target else []
-        first = [] if method.discrepancy in (None, "adda") else follow
-        _trainer(place, recipe, [watch, *first]).fit(_module(network, method, source, recipe), pairs)
+        module = _module(network, method, source, recipe)
+        _fit(module, source, target[0], watch, recipe, aligns=method.discrepancy not in (None, "adda"))
         if method.discrepancy == "adda":
-            network.to(place)
-            second = ADDA(network, EMBEDDING, example=_example(source, place))
-            _trainer(place, recipe, [watch, *follow]).fit(second, pairs)
+            second = ADDA(network.to(place), EMBEDDING, example=_example(source, place))
+            _fit(second, source, target[0], watch, recipe, aligns=True)
     return network.to(place).eval(), watch.orders
+
+
+def _fit(
+    module: pl.LightningModule, source: Images, target: Tensor, watch: _Watch, recipe: Recipe, *, aligns: bool
+) -> None:
+    """Train on source images that are changed, and target images that are not."""
+    size = recipe.batch_size * (recipe.aligned_times if aligns else 1)
+    batches = DeviceBatches(
+        *source,
+        batch_size=size,
+        augmentation=recipe.augmentation,
+        balanced=recipe.balanced,
+        standardized=recipe.standardized,
+    )
+    unlabelled = DeviceBatches(target, batch_size=size, standardized=recipe.standardized)
+    follows = aligns and recipe.balanced and recipe.follow_beyond < 1
+    callbacks = [watch, _FollowTarget(batches, target, recipe)] if follows else [watch]
+    pairs = PairedLoader(batches, unlabelled, steps=max(1, recipe.steps // recipe.epochs))
+    _trainer(next(module.parameters()).device, recipe, callbacks).fit(module, pairs)
 
 
 def _module(network: DigitCNN, method: Method, source: Images, recipe: Recipe) -> DeepAdaptation:
     """What is trained; the first of ADDA's two stages is the plain network."""
     settings: dict[str, Any] = {"schedule": method.schedule, "learning_rate": recipe.learning_rate}
+    if method.discrepancy not in (None, "adda") and recipe.aligned_times > 1:
+        settings["loss"] = partial(_loss_of_first, recipe.batch_size)
     example = _example(source, next(network.parameters()).device)
     if method.discrepancy == "dsn":
         gamma = method.weight * GAMMA
@@ -157,6 +181,10 @@ def _module(network: DigitCNN, method: Method, source: Images, recipe: Recipe) -
         example=example,
         **settings,
     )
+
+
+def _loss_of_first(rows: int, outputs: Tensor, labels: Tensor) -> Tensor:
+    return cross_entropy(outputs[:rows], labels[:rows])
 
 
 def _example(source: Images, place: torch.device) -> Tensor:
@@ -178,22 +206,6 @@ def _trainer(place: torch.device, recipe: Recipe, callbacks: Sequence[pl.Callbac
     )
 
 
-def _source_batches(source: Images, recipe: Recipe) -> DeviceBatches:
-    """Changed images of the source; those of the target are not changed."""
-    return DeviceBatches(
-        *source,
-        batch_size=recipe.batch_size,
-        augmentation=recipe.augmentation,
-        balanced=recipe.balanced,
-        standardized=recipe.standardized,
-    )
-
-
-def _pairs(source: DeviceBatches, target: Tensor, recipe: Recipe) -> PairedLoader:
-    batches = DeviceBatches(target, batch_size=recipe.batch_size, standardized=recipe.standardized)
-    return PairedLoader(source, batches, steps=max(1, recipe.steps // recipe.epochs))
-
-
 class _FollowTarget(pl.Callback):
     """Has every class drawn from the source as often as the network finds it in the target, from half of the way on.
 
@@ -210,7 +222,7 @@ class _FollowTarget(pl.Callback):
         self._found: list[Tensor] = []
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Look in the second quarter of the epochs, and follow what was found on average after that."""
+        """Look in the second quarter of the epochs, and after that follow what was found on average, if it is far."""
         epoch = trainer.current_epoch + 1
         if not self._recipe.epochs // 4 < epoch <= self._recipe.epochs // 2:
             return
@@ -218,7 +230,10 @@ class _FollowTarget(pl.Callback):
         self._found.append(probabilities_of(pl_module.model, self._target, self._recipe).float().mean(0))
         pl_module.train()
         if epoch == self._recipe.epochs // 2:
-            self._batches.follow(torch.stack(self._found).mean(0))
+            shares = torch.stack(self._found).mean(0)
+            away = (shares - 1.0 / len(shares)).clamp_min(0.0).sum()
+            if away >= self._recipe.follow_beyond:
+                self._batches.follow(shares)
 
 
 class _Watch(pl.Callback):
