@@ -92,13 +92,13 @@ def test_the_label_is_the_digit_in_the_middle_and_neighbours_stand_on_both_sides
     images, seven = images.numpy(), labels.numpy() == 7
     middle, ground = images[..., 13:19, 13:19], images[..., :2, 13:19]
     assert contrast(middle[seven], ground[seven]) > 2 * contrast(middle[~seven], ground[~seven])
-    # Another digit has a seven beside it with probability 0.6 / 10, as often on either side.
+    # Another digit has a seven beside it with probability 0.4 / 10, as often on either side.
     others = images[~seven]
     left, right = (
         np.abs(side.mean(axis=(2, 3)) - middle[~seven].mean(axis=(2, 3))).max(axis=1) > 0.1
         for side in (others[..., 13:19, :3], others[..., 13:19, 29:])
     )
-    assert left.mean() == pytest.approx(0.05, abs=0.01)
+    assert left.mean() == pytest.approx(0.04, abs=0.008)
     assert right.mean() == pytest.approx(left.mean(), rel=0.2)
 
 

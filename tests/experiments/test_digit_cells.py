@@ -169,6 +169,14 @@ def followed(monkeypatch):
     return told
 
 
+FOLLOWING = replace(SMALL, batch_size=40, steps=16, epochs=8, learning_rate=0.01, follow_beyond=0.0)
+
+
+def train_aligned(folder, recipe):
+    images = [digit_cells.digits_on_device(name, "train", 250, str(folder), "cpu") for name in ("svhn", "mnist")]
+    return digit_networks.train(METHODS["cmd"], *images, 0, recipe=recipe).shares_away
+
+
 def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, followed, monkeypatch):
     """The shares are those of the network that has seen balanced batches only, on average over a quarter of the way."""
     found = []
@@ -179,9 +187,7 @@ def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, 
 
     probabilities = digit_networks.probabilities_of
     monkeypatch.setattr(digit_networks, "probabilities_of", note)
-    images = [digit_cells.digits_on_device(name, "train", 250, str(digit_folder), "cpu") for name in ("svhn", "mnist")]
-    recipe = replace(SMALL, batch_size=40, steps=16, epochs=8, learning_rate=0.01, follow_beyond=0.0)
-    digit_networks.train(METHODS["cmd"], *images, 0, recipe=recipe)
+    train_aligned(digit_folder, FOLLOWING)
     ((batches, shares),) = followed
     assert len(found) == 2
     torch.testing.assert_close(shares, torch.stack([part.mean(0) for part in found]).mean(0))
@@ -190,11 +196,44 @@ def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, 
     torch.testing.assert_close(drawn, shares, atol=2 / 80, rtol=0)
 
 
+def test_shares_are_followed_only_where_they_are_far_from_equal(digit_folder, followed):
+    away = train_aligned(digit_folder, FOLLOWING)
+    ((_, shares),) = followed
+    assert away == pytest.approx(float((shares - 0.1).abs().sum()) / 2, abs=1e-6)
+    train_aligned(digit_folder, replace(FOLLOWING, follow_beyond=away - 0.01))
+    assert len(followed) == 2
+    train_aligned(digit_folder, replace(FOLLOWING, follow_beyond=away + 0.01))
+    assert len(followed) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "sizes"), [("cnn", [10, 10]), ("adda", [10, 10, 30, 30]), ("cmd", [30, 30]), ("dsn", [30, 30])]
+)
+def test_a_distance_sees_more_rows_than_count_in_the_loss(digit_folder, monkeypatch, method, sizes):
+    made, labelled = [], []
+
+    def note_batches(batches, *images, batch_size, **settings):
+        made.append(batch_size)
+        make(batches, *images, batch_size=batch_size, **settings)
+
+    def note_loss(outputs, labels):
+        labelled.append((len(outputs), len(labels)))
+        return loss(outputs, labels)
+
+    make, loss = DeviceBatches.__init__, digit_networks.cross_entropy
+    monkeypatch.setattr(DeviceBatches, "__init__", note_batches)
+    monkeypatch.setattr(digit_networks, "cross_entropy", note_loss)
+    train(digit_folder, method, recipe=replace(SMALL, aligned_times=3))
+    assert made == sizes
+    assert set(labelled) == ({(10, 10)} if method in ("cmd", "dsn") else set())
+
+
 @pytest.mark.parametrize(
     ("method", "change", "times"),
     [("cmd", {}, 1), ("cnn", {}, 0), ("adda", {}, 1), ("cmd", {"follow_beyond": 0.9}, 0),
      ("cmd", {"balanced": False}, 0), ("cmd", {"epochs": 1}, 0)],
 )  # fmt: skip
 def test_what_aligns_balanced_batches_follows_once(digit_folder, followed, method, change, times):
-    train(digit_folder, method, recipe=replace(SMALL, follow_beyond=0.0), change=change)
+    away = train(digit_folder, method, recipe=replace(SMALL, follow_beyond=0.0), change=change)["shares_away"]
     assert len(followed) == times
+    assert (away is not None) == (bool(times) or "follow_beyond" in change)

@@ -75,7 +75,7 @@ def compute(cell: Cell, *, recipe: Recipe = RECIPE, folder: str | None = None, d
     source, target = TASKS[cell["task"]]
     read = partial(digits_on_device, synth_size=recipe.synth_size, folder=folder, device=device)
     started = time.perf_counter()
-    network, orders = train(
+    network, orders, away = train(
         METHODS[cell["method"]],
         read(source, "train"),
         read(target, "train"),
@@ -97,6 +97,7 @@ def compute(cell: Cell, *, recipe: Recipe = RECIPE, folder: str | None = None, d
         },
         "confusion": _confusion(read(target, "test")[1], test.argmax(1)),
         "orders": orders,
+        "shares_away": None if away is None else round(away, 4),
         "seconds": round(seconds, 1),
     }
     if cell.get("look"):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -38,6 +38,7 @@ __all__ = [
     "Images",
     "Method",
     "Recipe",
+    "Trained",
     "accuracy_of",
     "activations_of",
     "probabilities_of",
@@ -124,10 +125,21 @@ the adversarial similarity, are their papers'.
 """
 
 
+class Trained(NamedTuple):
+    """A network, the CMD of every order over time, and how far from equal the shares of classes were that it found.
+
+    The last is None where shares were not looked for.
+    """
+
+    network: DigitCNN
+    orders: list[list[float]]
+    shares_away: float | None
+
+
 def train(
     method: Method, source: Images, target: Images, seed: int, *, recipe: Recipe = RECIPE, device: str = "cpu"
-) -> tuple[DigitCNN, list[list[float]]]:
-    """Return the trained network and the CMD of every order over time; labels of the target are not looked at."""
+) -> Trained:
+    """Train a network; labels of the target are not looked at."""
     place = open_device(device)
     watch = _Watch(source[0][:WATCHED], target[0][:WATCHED], recipe)
     with kept_random_state(), quiet():
@@ -135,17 +147,17 @@ def train(
         network = DigitCNN(CLASSES, WIDTH).to(place)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         module = _module(network, method, source, recipe)
-        _fit(module, source, target[0], watch, recipe, aligns=method.discrepancy not in (None, "adda"))
+        away = _fit(module, source, target[0], watch, recipe, aligns=method.discrepancy not in (None, "adda"))
         if method.discrepancy == "adda":
             second = ADDA(network.to(place), EMBEDDING, example=_example(source, place))
-            _fit(second, source, target[0], watch, recipe, aligns=True)
-    return network.to(place).eval(), watch.orders
+            away = _fit(second, source, target[0], watch, recipe, aligns=True)
+    return Trained(network.to(place).eval(), watch.orders, away)
 
 
 def _fit(
     module: pl.LightningModule, source: Images, target: Tensor, watch: _Watch, recipe: Recipe, *, aligns: bool
-) -> None:
-    """Train on source images that are changed, and target images that are not."""
+) -> float | None:
+    """Train on source images that are changed, and target images that are not; return how far shares were away."""
     size = recipe.batch_size * (recipe.aligned_times if aligns else 1)
     batches = DeviceBatches(
         *source,
@@ -155,10 +167,12 @@ def _fit(
         standardized=recipe.standardized,
     )
     unlabelled = DeviceBatches(target, batch_size=size, standardized=recipe.standardized)
+    follow = _FollowTarget(batches, target, recipe)
     follows = aligns and recipe.balanced and recipe.follow_beyond < 1
-    callbacks = [watch, _FollowTarget(batches, target, recipe)] if follows else [watch]
     pairs = PairedLoader(batches, unlabelled, steps=max(1, recipe.steps // recipe.epochs))
-    _trainer(next(module.parameters()).device, recipe, callbacks).fit(module, pairs)
+    place = next(module.parameters()).device
+    _trainer(place, recipe, [watch, follow] if follows else [watch]).fit(module, pairs)
+    return follow.away
 
 
 def _module(network: DigitCNN, method: Method, source: Images, recipe: Recipe) -> DeepAdaptation:
@@ -220,6 +234,7 @@ class _FollowTarget(pl.Callback):
         self._batches, self._recipe = batches, recipe
         self._target = target[:: max(1, len(target) // COUNTED)]
         self._found: list[Tensor] = []
+        self.away: float | None = None
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Look in the second quarter of the epochs, and after that follow what was found on average, if it is far."""
@@ -231,8 +246,8 @@ class _FollowTarget(pl.Callback):
         pl_module.train()
         if epoch == self._recipe.epochs // 2:
             shares = torch.stack(self._found).mean(0)
-            away = (shares - 1.0 / len(shares)).clamp_min(0.0).sum()
-            if away >= self._recipe.follow_beyond:
+            self.away = float((shares - 1.0 / len(shares)).clamp_min(0.0).sum())
+            if self.away >= self._recipe.follow_beyond:
                 self._batches.follow(shares)
 
 

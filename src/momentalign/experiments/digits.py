@@ -107,6 +107,7 @@ def _column(method: str, tasks: Sequence[str], cells: Mapping[Any, list[Cell]], 
         "accuracy": {task: [part["accuracy"] for part in parts] for task, parts in own.items()},
         "source_accuracy": {task: [part["source_accuracy"] for part in parts] for task, parts in own.items()},
         "scores": {task: [part["scores"] for part in parts] for task, parts in own.items()},
+        "shares_away": {task: [part["shares_away"] for part in parts] for task, parts in own.items()},
         "seconds": {task: [part["seconds"] for part in parts] for task, parts in own.items()},
         "closely": {task: _closely(parts[0]) for task, parts in own.items()},
     }
