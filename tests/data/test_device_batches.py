@@ -50,6 +50,15 @@ def test_shares_are_followed_to_the_image(images, labels):
         torch.testing.assert_close(torch.stack(counts).mean(0), wanted, atol=0.5, rtol=0)
 
 
+def test_part_of_a_batch_has_about_the_shares_that_are_followed(images, labels):
+    torch.manual_seed(0)
+    batches = DeviceBatches(images, labels, batch_size=1000, balanced=True)
+    batches.follow(torch.tensor([0.5, 0.3, 0.2]))
+    first = next(iter(batches))[1][:500]
+    found = torch.stack([(first == label).float().mean() for label in (3, 5, 9)])
+    torch.testing.assert_close(found, torch.tensor([0.5, 0.3, 0.2]), atol=0.05, rtol=0)
+
+
 @pytest.mark.parametrize("shares", [[0.5, 0.5], [0.2] * 5, [[0.2, 0.3, 0.5]]])
 def test_shares_of_other_classes_are_refused(images, labels, shares):
     batches = DeviceBatches(images, labels, batch_size=9, balanced=True)
