@@ -1,13 +1,18 @@
 """Table 5: every method runs on every task, is kept, reported and shown; names that are not there are refused."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
-from momentalign.errors import InvalidInputError
-from momentalign.experiments import digits
-from momentalign.experiments.digit_cells import identity
-from momentalign.experiments.digit_networks import Recipe
+from momentalign.errors import DataNotFoundError, InvalidInputError
+from momentalign.experiments import digit_cells, digits
+from momentalign.experiments.digit_cells import estimate, identity
+from momentalign.experiments.digit_networks import Recipe, seconds_per_update
 from momentalign.experiments.digits import METHODS, NOTE, refuse_unknown, run
 from momentalign.experiments.paper_results import DIGIT_TASKS, DIGITS
 from momentalign.experiments.tables import compare, markdown
@@ -24,9 +29,10 @@ def journal(tmp_path):
 
 
 def test_a_run_is_kept_reported_and_shown_and_the_second_trains_nothing(digit_folder, few_images, journal, monkeypatch):
-    calls = []
+    calls, said = [], []
     ask = {"seeds": range(2), "tasks": TASKS, "recipe": RECIPE, "folder": digit_folder}
-    result = run(["cnn", "cmd"], journal, progress=lambda *call: calls.append(call), **ask)
+    result = run(["cnn", "cmd"], journal, progress=lambda *call: calls.append(call), say=said.append, **ask)
+    assert said == ["8 of 8 networks are to be trained: less than a minute on this CPU"]
     assert calls == [(done, 8) for done in range(9)]
     assert result == json.loads(json.dumps(result))
     assert {json.loads(key)["seed"] for key, kept in journal.done().items() if "look" in kept} == {0}
@@ -51,7 +57,7 @@ def test_a_run_is_kept_reported_and_shown_and_the_second_trains_nothing(digit_fo
 
     lines = journal.path.read_bytes()
     monkeypatch.setattr(digits, "compute", lambda *_, **__: pytest.fail("a finished cell was trained again"))
-    assert run(["cnn", "cmd"], journal, **ask) == result
+    assert run(["cnn", "cmd"], journal, say=lambda words: pytest.fail(words), **ask) == result
     assert journal.path.read_bytes() == lines
     some = run(["cmd"], journal, **{**ask, "tasks": TASKS[:1]})
     assert (
@@ -83,6 +89,41 @@ def test_names_that_are_not_there_are_refused(methods, tasks, message, journal):
 def test_no_seed_is_refused(journal):
     with pytest.raises(InvalidInputError, match="seeds is empty"):
         run(["cnn"], journal, seeds=[])
+
+
+def test_what_is_missing_is_missed_before_anything_is_measured(journal, tmp_path):
+    with pytest.raises(DataNotFoundError, match="SVHN"):
+        run(["cnn"], journal, recipe=RECIPE, folder=tmp_path, say=lambda words: pytest.fail(words))
+
+
+def test_the_estimate_counts_networks_methods_and_workers(monkeypatch):
+    monkeypatch.setattr(digit_cells, "seconds_per_update", lambda method, **_: 0.5 if method.discrepancy else 0.1)
+    cells = [{"method": name, "task": "svhn->mnist", "seed": seed} for name in ("cnn", "cmd") for seed in range(2)]
+    recipe = Recipe(steps=100)
+    assert estimate(cells, recipe=recipe) == pytest.approx(120.0)
+    assert estimate(cells, recipe=recipe, n_jobs=3) == pytest.approx(40.0)
+    assert estimate(cells[:1], recipe=recipe, n_jobs=3) == pytest.approx(10.0)
+
+
+def test_an_update_of_all_rows_is_measured_by_fewer():
+    seconds = [seconds_per_update(METHODS["cmd"], recipe=Recipe(batch_size=size)) for size in (80, 640)]
+    assert 0 < seconds[1] < 60
+    assert seconds[0] < seconds[1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_command_says_so(digit_folder, tmp_path, number, code):
+    """Lightning alone would leave with code 1 and no word."""
+    folder = ["--data", str(digit_folder), "--out", str(tmp_path / "page.html")]
+    command = [sys.executable, "-m", "momentalign", "reproduce", "digits", "--methods", "cnn", "--tasks", "svhn:mnist"]
+    with subprocess.Popen([*command, *folder, "--no-open"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline().startswith("5 of 5 networks are to be trained: about ")
+        time.sleep(3)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert said == "momentalign: interrupted\n"
 
 
 def test_methods_and_tasks_are_those_of_the_paper():

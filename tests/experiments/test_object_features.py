@@ -7,7 +7,7 @@ import torch
 from momentalign.data.office import CENTRE, CROPS, DOMAINS, load_features
 from momentalign.errors import DataNotFoundError, InvalidInputError
 from momentalign.experiments import object_features
-from momentalign.experiments.object_features import duration_words, open_features
+from momentalign.experiments.object_features import open_features
 from momentalign.networks.efficientnet import EfficientNetLite0
 
 
@@ -113,9 +113,3 @@ def test_without_weights_the_ready_features_are_taken(tmp_path, monkeypatch):
     assert list(found.data) == ["office31_efflite0.npz"]
     assert "centre crops only" in words[0]
     assert not (tmp_path / "cache").exists()
-
-
-def test_durations_are_rounded():
-    assert duration_words(44) == "less than a minute"
-    assert duration_words(46) == "about 1 minute"
-    assert duration_words(91) == "about 2 minutes"

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.runner import run_cells, run_groups
+from momentalign.experiments.runner import duration_words, run_cells, run_groups
 from momentalign.journal import Journal, cell_key
 
 CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(4)]
@@ -203,3 +203,11 @@ def test_a_group_that_fails_is_named(journal):
         run_groups([{"x": 1}, {"x": 13}], _by_parity, _squares, journal)
     assert caught.value.__notes__ == ['This happened in the cell {"x":1} and the cell {"x":13}.']
     assert journal.done() == {}
+
+
+def test_durations_are_rounded():
+    assert duration_words(44) == "less than a minute"
+    assert duration_words(46) == "about 1 minute"
+    assert duration_words(91) == "about 2 minutes"
+    assert duration_words(7100) == "about 118 minutes"
+    assert duration_words(7300) == "about 2 hours"

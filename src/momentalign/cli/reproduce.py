@@ -211,8 +211,8 @@ def reproduce_digits(
 ) -> None:
     """Section 6.5, Table 5: three tasks on images of digits, every method with the same convolutional network.
 
-    Meant for an accelerator: there a network takes less than a minute, on a CPU hours. Finished networks are
-    kept in a journal beside the page; a run that was stopped goes on where it was.
+    Meant for an accelerator: there a network takes less than a minute, on a CPU hours; how many is said beforehand.
+    Finished networks are kept in a journal beside the page; a run that was stopped goes on where it was.
 
     Examples: momentalign reproduce digits --device cuda --jobs 4; momentalign reproduce digits --tasks mnist:mnist-m
     """
@@ -231,7 +231,7 @@ def reproduce_digits(
         journal = open_journal(out, identity("digits", RECIPE), fresh=fresh)
         result = run(
             chosen, journal, seeds=range(seeds), tasks=pairs, n_jobs=jobs, device=device, folder=data,
-            progress=progress,
+            say=say, progress=progress,
         )  # fmt: skip
     comparison = compare(result, DIGITS)
     words = markdown(comparison) + (f"\n{result['note']}\n" if "note" in result else "")

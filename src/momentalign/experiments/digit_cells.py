@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib.metadata import version
@@ -25,16 +25,17 @@ from momentalign.experiments.digit_networks import (
     accuracy_of,
     activations_of,
     probabilities_of,
+    seconds_per_update,
     train,
 )
 from momentalign.experiments.runner import Cell
 from momentalign.networks.digit_cnn import DigitCNN
 from momentalign.scores.entropy import mutual_information
 from momentalign.scores.nuclear_norm import nuclear_norm
-from momentalign.training.batched import open_device
+from momentalign.training.batched import one_thread, open_device
 from momentalign.version import __version__
 
-__all__ = ["TASKS", "compute", "digits_on_device", "identity", "load_digits", "samples"]
+__all__ = ["TASKS", "compute", "digits_on_device", "estimate", "identity", "load_digits", "samples"]
 
 TASKS = {"svhn->mnist": ("svhn", "mnist"), "mnist->mnist-m": ("mnist", "mnist-m"), "synth->svhn": ("synth", "svhn")}
 SYNTH_SEED, SYNTH_TEST_SEED, SYNTH_TEST_SIZE = 0, 1, 5_000
@@ -103,6 +104,13 @@ def compute(cell: Cell, *, recipe: Recipe = RECIPE, folder: str | None = None, d
     if cell.get("look"):
         result["look"] = _look(network, read(source, "test")[0], read(target, "test")[0], recipe)
     return result
+
+
+def estimate(cells: Sequence[Cell], *, recipe: Recipe = RECIPE, n_jobs: int = 1) -> float:
+    """Return how many seconds cells will take on a CPU, from a few updates of each method."""
+    with one_thread():
+        known = {name: seconds_per_update(METHODS[name], recipe=recipe) for name in {cell["method"] for cell in cells}}
+    return sum(known[cell["method"]] for cell in cells) * recipe.steps / max(min(n_jobs, len(cells)), 1)
 
 
 def _changed(recipe: Recipe, change: Mapping[str, Any]) -> Recipe:

@@ -8,10 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from joblib import effective_n_jobs
+
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.digit_cells import TASKS, compute, identity, samples
+from momentalign.experiments.digit_cells import TASKS, compute, estimate, identity, samples
 from momentalign.experiments.digit_networks import METHODS, RECIPE, Recipe
-from momentalign.experiments.runner import Cell, run_cells
+from momentalign.experiments.runner import Cell, duration_words, run_cells
 from momentalign.journal import Journal, cell_key
 
 __all__ = ["METHODS", "NOTE", "refuse_unknown", "run"]
@@ -33,6 +35,7 @@ def run(
     n_jobs: int = 1,
     device: str = "cpu",
     folder: str | Path | None = None,
+    say: Callable[[str], None] = lambda _words: None,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return accuracies of methods on tasks, ready for JSON; what the journal holds is not computed again.
@@ -51,16 +54,22 @@ def run(
         Processes to compute in, also side by side on one accelerator, and where to train.
     folder
         Where the images are; None takes ``MOMENTALIGN_DATA``.
-    progress
-        Called with the number of finished cells and of all cells.
+    say, progress
+        Called with a sentence that says how long it takes on a CPU, and with the number of finished cells and of all.
     """
     refuse_unknown(methods, tasks)
     if not seeds:
         raise InvalidInputError("seeds is empty, so nothing would be trained; give at least one.")
     place = None if folder is None else str(folder)
+    shown = {task: samples(task, recipe=recipe, folder=place) for task in tasks}  # what is missing is missed at once
     cells = {(method, task): _cells(method, task, seeds) for task in tasks for method in methods}
     work = partial(compute, recipe=recipe, folder=place, device=device)
     every = [cell for own in cells.values() for cell in own]
+    finished = journal.done()
+    missing = [cell for cell in every if cell_key(cell) not in finished]
+    if missing and device == "cpu":
+        seconds = estimate(missing, recipe=recipe, n_jobs=effective_n_jobs(n_jobs))
+        say(f"{len(missing)} of {len(every)} networks are to be trained: {duration_words(seconds)} on this CPU")
     done = run_cells(every, work, journal, n_jobs=n_jobs, progress=progress)
     return {
         "kind": "digits",
@@ -69,7 +78,7 @@ def run(
         "tasks": list(tasks),
         "seeds": list(seeds),
         "methods": {method: _column(method, tasks, cells, done) for method in methods},
-        "samples": {task: samples(task, recipe=recipe, folder=place) for task in tasks},
+        "samples": shown,
     } | ({"note": NOTE} if "synth->svhn" in tasks else {})
 
 

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from momentalign.data.catalogue import OFFICE_FEATURES
 from momentalign.data.office import CENTRE, CROPS, OfficeRows, Pictures, View, cut_views, load_features, load_pictures
 from momentalign.errors import DataNotFoundError, InvalidInputError
+from momentalign.experiments.runner import duration_words
 from momentalign.files import replace_file
 from momentalign.networks.backbones import Backbone, find_weights, open_backbone
 from momentalign.training.batched import one_thread
 
-__all__ = ["ObjectFeatures", "duration_words", "open_features"]
+__all__ = ["ObjectFeatures", "open_features"]
 
 Features: TypeAlias = NDArray[np.float16]
 Say: TypeAlias = Callable[[str], None]
@@ -98,20 +99,6 @@ def open_features(
     office = OfficeRows(rows, pictures.labels, pictures.domains)
     data = {"pictures": pictures.sha256, "weights": work.backbone.sha256}
     return ObjectFeatures(office, work.backbone.network.title, data)
-
-
-def duration_words(seconds: float) -> str:
-    """Say roughly how long something takes.
-
-    Examples
-    --------
-    >>> duration_words(4.0), duration_words(70.0), duration_words(1500.0)
-    ('less than a minute', 'about 1 minute', 'about 25 minutes')
-    """
-    if seconds < 45:
-        return "less than a minute"
-    minutes = round(seconds / 60) or 1
-    return f"about {minutes} minute{'s' if minutes > 1 else ''}"
 
 
 def _has_ready_features(folder: str | Path | None) -> bool:

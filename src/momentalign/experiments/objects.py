@@ -9,9 +9,9 @@ from joblib import effective_n_jobs
 
 from momentalign.errors import InvalidInputError
 from momentalign.experiments.object_cells import METHODS, compute_all, estimate, identity
-from momentalign.experiments.object_features import ObjectFeatures, duration_words
+from momentalign.experiments.object_features import ObjectFeatures
 from momentalign.experiments.paper_results import OBJECT_TASKS
-from momentalign.experiments.runner import Cell
+from momentalign.experiments.runner import Cell, duration_words
 from momentalign.journal import Journal, cell_key
 
 __all__ = ["TASKS", "needs_crops", "refuse_unknown", "run"]

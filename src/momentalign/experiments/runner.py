@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from momentalign.journal import Journal, cell_key
 from momentalign.training.batched import one_thread
 
-__all__ = ["run_cells", "run_groups"]
+__all__ = ["duration_words", "run_cells", "run_groups"]
 
 Cell: TypeAlias = Mapping[str, Any]
 Compute: TypeAlias = Callable[[Cell], dict[str, Any]]
@@ -114,3 +114,19 @@ def _alone(compute_together: ComputeTogether, group: Sequence[Cell]) -> tuple[Se
     except Exception as error:
         error.add_note(f"This happened in the cell {' and the cell '.join(map(cell_key, group))}.")
         raise
+
+
+def duration_words(seconds: float) -> str:
+    """Say roughly how long something takes.
+
+    Examples
+    --------
+    >>> duration_words(4.0), duration_words(70.0), duration_words(1500.0), duration_words(50_000.0)
+    ('less than a minute', 'about 1 minute', 'about 25 minutes', 'about 14 hours')
+    """
+    if seconds < 45:
+        return "less than a minute"
+    if seconds >= 2 * 3600:
+        return f"about {round(seconds / 3600)} hours"
+    minutes = round(seconds / 60) or 1
+    return f"about {minutes} minute{'s' if minutes > 1 else ''}"

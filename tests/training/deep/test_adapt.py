@@ -188,6 +188,28 @@ def test_a_finished_run_is_not_run_again(task, small, tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
+def test_an_interrupt_leaves_as_such_and_so_does_the_next(task, small):
+    def loss(outputs, labels):
+        os.kill(os.getpid(), signal.SIGINT)
+        return nn.functional.cross_entropy(outputs, labels)
+
+    heard = signal.getsignal(signal.SIGINT)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            run(task, small, loss=loss)
+        assert signal.getsignal(signal.SIGINT) is heard
+
+
+def test_an_exit_that_came_of_no_interrupt_stays_one(task, small):
+    def loss(_outputs, _labels):
+        sys.exit(7)
+
+    with pytest.raises(SystemExit) as left:
+        run(task, small, loss=loss)
+    assert left.value.code == 7
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
 @pytest.mark.parametrize(("call", "saved"), [(3, 3), (4, 2), (6, 2), (10, 6), (11, 7)])
 def test_sigterm_saves_leaves_and_the_next_call_goes_on(task, small, tmp_path, call, saved):
     """Epochs of 4 steps and 4 batches of validation, whose middle is no place to go on from; saved every 2 steps."""

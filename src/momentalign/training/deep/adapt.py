@@ -306,10 +306,13 @@ def _fit(
 ) -> None:
     from pytorch_lightning.utilities.exceptions import SIGTERMException
 
+    from momentalign.training.deep.lightning import interruptible
+
     given = {domain: loader for domain, loader in validation.items() if loader is not None}
     module.validation_domains = list(given)
     found = None if last is None else last.found()
     try:
-        trainer.fit(module, pairs, list(given.values()) or None, ckpt_path=found)
+        with interruptible():
+            trainer.fit(module, pairs, list(given.values()) or None, ckpt_path=found)
     except SIGTERMException:
         raise SystemExit(TERMINATED) from None

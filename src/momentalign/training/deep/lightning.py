@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +15,7 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("Networks are adapted by Lightning: pip install momentalign[deep]") from error
 
-__all__ = ["pl", "quiet"]
+__all__ = ["interruptible", "pl", "quiet"]
 
 
 @contextmanager
@@ -30,3 +32,21 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Let ^C leave a Trainer as it leaves anything else, as KeyboardInterrupt.
+
+    Lightning clears up, then exits with code 1 and no word, and ignores every ^C that comes after.
+    """
+    heard = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as left:
+        if not isinstance(left.__context__, KeyboardInterrupt):
+            raise
+        raise KeyboardInterrupt from None
+    finally:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not heard:
+            signal.signal(signal.SIGINT, heard)
