@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,15 +36,11 @@ def quiet() -> Iterator[None]:
 def interruptible() -> Iterator[None]:
     """Let ^C leave a Trainer as it leaves anything else, as KeyboardInterrupt.
 
-    Lightning clears up, then exits with code 1 and no word, and ignores every ^C that comes after.
+    Lightning clears up and then exits with code 1.
     """
-    heard = signal.getsignal(signal.SIGINT)
     try:
         yield
     except SystemExit as left:
         if not isinstance(left.__context__, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt from None
-    finally:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not heard:
-            signal.signal(signal.SIGINT, heard)
