@@ -37,6 +37,8 @@ def main() -> None:
             for name, values in following.items()
         },
     }
+    for method, tasks in kept["one_seed_crops"]["accuracy"].items():
+        print(f"one seed, crops and mirrors: {method} {100 * float(np.mean(list(tasks.values()))):.1f}")
     for title, means in readings.items():
         for method, values in means.items():
             print(f"{title}: {method}", *(f"{100 * value:.1f}" for value in [*values, float(np.mean(values))]))

@@ -134,6 +134,44 @@ def test_minus_one_is_a_label_where_the_source_has_that_class(quick, problem):
     assert model.classes_.tolist() == [-1, 1]
 
 
+@pytest.mark.parametrize("missing", [-1, None, float("nan"), pd.NA, np.int8(-1)])
+@pytest.mark.parametrize("kind", [list, lambda values: np.array(values, dtype=object), pd.Series])
+def test_missing_entries_are_seen_one_by_one(quick, problem, missing, kind):
+    """Among names -1 is no number's array, and a list of both would become one of names."""
+    names = np.array(["no", "yes"])
+    labels = [str(names[label]) if row < 9 else missing for row, label in enumerate(problem.y_target)]
+    domains = read_domains(quick(), problem.X, names[problem.y], problem.X_target, y_target=kind(labels))
+    np.testing.assert_array_equal(domains.labels, names[np.concatenate([problem.y, problem.y_target[:9]])])
+    flags = [bool(label) if row < 9 else missing for row, label in enumerate(problem.y_target)]
+    domains = read_domains(quick(), problem.X, problem.y == 1, problem.X_target, y_target=kind(flags))
+    np.testing.assert_array_equal(domains.labels, np.concatenate([problem.y, problem.y_target[:9]]) == 1)
+
+
+def test_nullable_whole_numbers_join(quick, problem):
+    labels = pd.Series(problem.y_target, dtype="Int64").where(np.arange(90) < 9)
+    domains = read_domains(quick(), problem.X, problem.y, problem.X_target, y_target=labels)
+    assert domains.labels.dtype == problem.y.dtype
+    np.testing.assert_array_equal(domains.labels, np.concatenate([problem.y, problem.y_target[:9]]))
+
+
+@pytest.mark.parametrize("label", [np.inf, -np.inf])
+def test_an_infinite_label_is_refused(quick, problem, label):
+    labels = np.where(np.arange(90) < 9, label, np.nan)
+    with pytest.raises(InvalidInputError, match="y_target holds an infinite label; mark missing ones"):
+        quick().fit(*problem[:3], y_target=labels)
+
+
+def test_a_number_too_large_to_be_whole_stays_what_it_is(quick, problem):
+    labels = np.where(np.arange(90) < 9, 1e300, np.nan)
+    assert read_domains(quick(), *problem[:3], y_target=labels).labels.max() == 1e300
+
+
+def test_an_id_beyond_whole_numbers_is_refused(quick, problem):
+    ids = np.full(len(problem.y), 2**63 + 5, dtype=np.uint64)
+    with pytest.raises(InvalidInputError, match=r"sample_domain holds 9223372036854775813; use ids below 2\^63"):
+        quick().fit(problem.X, problem.y, sample_domain=ids)
+
+
 def test_strings_join_with_none_for_missing(quick, problem):
     names = np.array(["no", "yes"], dtype=object)
     labels = names[problem.y_target]

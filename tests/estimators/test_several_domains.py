@@ -185,6 +185,16 @@ def test_moments_are_those_of_the_last_fit(quick, problem):
     assert model.domains_.tolist() == []
 
 
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_weights_of_domains_come_back_as_numbers(quick, several, tmp_path, kind):
+    X, y, domain = several
+    model = quick(domain_weights=kind([1.0, 2.0, 3.0])).fit(X, y, sample_domain=domain)
+    model.save(tmp_path)
+    loaded = ma.load(tmp_path)
+    assert loaded.domain_weights == [1.0, 2.0, 3.0]
+    loaded.fit(X, y, sample_domain=domain)
+
+
 def test_moments_come_back_with_a_loaded_model(quick, several, tmp_path):
     X, y, domain = several
     model = quick(domain_weights=(1.0, 2.0, 3.0)).fit(X, y, sample_domain=domain)

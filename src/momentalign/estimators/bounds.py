@@ -74,7 +74,7 @@ def error_bound(
     """
     if not isinstance(model, MANNClassifier):
         raise InvalidTypeError(
-            f"model must be a MANNClassifier, got {type(model).__name__}; numbers have no such bound."
+            f"model must be a MANNClassifier, got {type(model).__name__}; the bound needs its hidden layer and classes."
         )
     chances = [np.asarray(model.predict_proba(part), dtype=np.float64) for part in (X_source, X_target)]
     hidden = [np.asarray(model.transform(part), dtype=np.float64) for part in (X_source, X_target)]

@@ -28,6 +28,8 @@ Ids = NDArray[np.integer[Any]]
 SOURCE_ID, TARGET_ID = 1, -2
 # A part with fewer rows has no distribution.
 FEWEST_ROWS = 2
+# Whole numbers are exact in float64 below this.
+WHOLE_BELOW = 2.0**53
 
 
 class Domains(NamedTuple):
@@ -172,6 +174,8 @@ def _read_ids(sample_domain: Any, y: Labels) -> Ids:
             f"sample_domain must be one whole number per row of X ({y.shape[0]}), got {domain.dtype} of shape "
             f"{domain.shape}."
         )
+    if domain.max(initial=0) > np.iinfo(np.int64).max:
+        raise InvalidInputError(f"sample_domain holds {domain.max()}; use ids below 2^63.")
     if (domain == 0).any():
         raise InvalidInputError("sample_domain holds 0; use positive ids for sources and negative ids for targets.")
     if not (domain > 0).any():
@@ -195,7 +199,8 @@ def _refuse_single_rows_of(ids: Ids) -> None:
 
 
 def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target: Any) -> tuple[Matrix, Labels]:
-    labels = np.asarray(y_target)
+    # A list of names and numbers would become an array of names.
+    labels = np.array(y_target, dtype=object) if isinstance(y_target, (list, tuple)) else np.asarray(y_target)
     if X_target is None or labels.shape != (X_target.shape[0],):
         rows = 0 if X_target is None else X_target.shape[0]
         raise InvalidInputError(
@@ -214,8 +219,11 @@ def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target
 def _as_labels(labels: Labels, source_labels: Labels) -> Labels:
     """Labels of the source's kind: an array that also holds missing ones is of floats or of objects."""
     plain = np.array(labels.tolist())
-    if source_labels.dtype.kind in "iu" and plain.dtype.kind == "f" and (plain == np.floor(plain)).all():
-        plain = plain.astype(np.int64)
+    if plain.dtype.kind == "f" and not np.isfinite(plain).all():
+        raise InvalidInputError("y_target holds an infinite label; mark missing ones with NaN, None or -1.")
+    if source_labels.dtype.kind in "iu" and plain.dtype.kind == "f" and (np.abs(plain) < WHOLE_BELOW).all():
+        whole = plain.astype(np.int64)
+        plain = whole if (whole == plain).all() else plain
     if source_labels.dtype.kind == "O" and plain.dtype.kind in "UO":
         return plain.astype(object)
     kinds = {plain.dtype.kind, source_labels.dtype.kind}
@@ -228,11 +236,13 @@ def _as_labels(labels: Labels, source_labels: Labels) -> Labels:
 
 
 def _missing(labels: Labels, source_labels: Labels) -> NDArray[np.bool_]:
-    """NaN, None and, unless it is a class of the source, -1 mark a missing label."""
-    missing = np.array([label is None or label != label for label in labels.tolist()])
-    if labels.dtype.kind in "iuf" and not (source_labels == -1).any():
-        missing |= labels == -1
-    return missing
+    """NaN, None, the NA of pandas and, unless it is a class of the source, -1 mark a missing label."""
+    unknown = [] if (source_labels == -1).any() else [-1]
+    return np.array([_is_none(label) or label in unknown for label in labels.tolist()], dtype=bool)
+
+
+def _is_none(label: Any) -> bool:
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
 
 
 def _refuse_cut_target(X: Matrix, X_target: Matrix) -> None:

@@ -170,6 +170,8 @@ def _plain(name: str, value: Any) -> Any:
     """Return a parameter as JSON holds it; what only code can express is left out, and said."""
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     if isinstance(value, (tuple, list)):
         return [_plain(name, part) for part in value]
     if value is None or isinstance(value, (bool, int, float, str)):
