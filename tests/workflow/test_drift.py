@@ -68,6 +68,13 @@ def test_the_warning_names_the_worst_columns(rng: np.random.Generator):
     assert drift.to_dict()["drifted"] == 4
 
 
+@pytest.mark.parametrize(("moved", "words"), [(1e6, "by 1,000"), (-1e6, "by -1,000")])
+def test_what_is_too_far_to_be_told_is_worded_so(rng: np.random.Generator, moved: float, words: str):
+    rows = rng.normal(size=(200, 1))
+    drift = find_drift(Moments.of(rows + moved), Moments.of(rows), ["a"])
+    assert f"'a' {words} deviations or more" in drift.words
+
+
 def test_a_pure_stretch_is_worded_as_one():
     values = np.tile([-1.0, 1.0], 100)[:, None]
     assert "'x0' to 3.00 times the deviation;" in drift_of(3 * values, values).words

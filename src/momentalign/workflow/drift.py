@@ -161,6 +161,8 @@ def _ratio(new: Moments, kept: Moments) -> tuple[Floats, Floats]:
 
 
 def _words(feature: FeatureDrift) -> str:
+    if abs(feature.mean_shift) >= _LARGEST:
+        return f"by {'' if feature.mean_shift > 0 else '-'}{_LARGEST:,.0f} deviations or more"
     if abs(feature.mean_shift) >= SMALLEST_SHIFT:
         return f"by {feature.mean_shift:+.2f} deviations"
     return f"to {feature.deviation_ratio:.2f} times the deviation"
