@@ -141,6 +141,29 @@ def test_a_folder_of_parquet_files_in_the_order_of_their_names(tmp_path, rows, f
         FileChunks(tmp_path / "empty")
 
 
+@pytest.mark.parametrize("empty_parts", [[0], [1], [2], [0, 1]])
+def test_empty_files_of_a_folder_are_passed_over(rows, labels, tmp_path, empty_parts):
+    """Spark writes a file for a part without rows."""
+    frame = pd.DataFrame(rows, columns=list("abcd")).assign(kind=labels)
+    full = [part for part in range(3) if part not in empty_parts]
+    for part in range(3):
+        taken = np.arange(25) % len(full) == full.index(part) if part in full else np.zeros(25, bool)
+        frame[taken].to_parquet(tmp_path / f"part-{part}.parquet")
+    found, found_labels, _ = _joined(FileChunks(tmp_path, label="kind"))
+    order = np.argsort(np.arange(25) % len(full), kind="stable")
+    np.testing.assert_array_equal(found, rows[order])
+    np.testing.assert_array_equal(found_labels, labels[order])
+
+
+def test_a_folder_of_empty_files_is_refused(rows, tmp_path):
+    for part in range(2):
+        pd.DataFrame(rows[:0]).rename(columns=str).to_parquet(tmp_path / f"part-{part}.parquet")
+    with pytest.raises(InvalidInputError, match="has no rows in any of its files; give a folder with at least one row"):
+        list(FileChunks(tmp_path))
+    with pytest.raises(InvalidInputError, match=r"part-0\.parquet has no rows; give a file with at least one"):
+        list(FileChunks(tmp_path / "part-0.parquet"))
+
+
 def test_csv_files(tmp_path, rows, labels):
     pd.DataFrame(rows.astype(np.float64)).assign(y=labels).to_csv(tmp_path / "rows.csv", index=False)
     found, found_labels, sizes = _joined(FileChunks(tmp_path / "rows.csv", label="y", rows=10))

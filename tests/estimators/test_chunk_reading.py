@@ -40,7 +40,8 @@ def test_values_that_float32_cannot_hold(quick):
         ((X[0], Y), r"Expected 2D array"),
         ((X, Y[:29]), r"inconsistent numbers of samples: \[30, 29\]"),
         ((X, None), r"y"),
-        ((X, np.where(Y, np.nan, 1.0)), r"y: Input y contains NaN"),
+        ((X, np.where(Y, np.nan, 1.0)), r"the label of row 2 is missing \(nan\); fill it in or leave the row out"),
+        ((X, np.where(Y, None, "a")), r"the label of row 2 is missing \(None\)"),
         ((X, X[:, 0]), r"y: Unknown label type"),
         ((X, Y.astype(str)), r"labels such as '0' are of <U21, the classes \(0, 1\) of int64"),
         (([["a"] * 4], [0]), r"could not convert string to float"),
@@ -93,6 +94,37 @@ def test_chunks_that_change_between_readings(quick):
         quick().fit_chunks([(X, Y)], Shrinking(X))
 
 
+class Changing:
+    """Yields the chunks of another list whenever it is read again; the last one is for good."""
+
+    def __init__(self, *readings):
+        self._readings = list(readings)
+
+    def __iter__(self):
+        yield from self._readings[0]
+        self._readings = self._readings[1:] or self._readings
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, pd.DataFrame])
+def test_other_rows_in_a_later_reading(quick, kind):
+    others = r"had 30 rows when it was first read and has others now, or the same in another order; give chunks"
+    same, other = (kind(X), Y), (kind(_bad(29, 3, 7.0)), Y)
+    for wrong in (other, (kind(X[::-1]), Y), (kind(X), 1 - Y), (kind(X), np.where(np.arange(30) == 29, 1 - Y, Y))):
+        for readings in (([same], [wrong]), ([same], [same], [wrong])):
+            with pytest.raises(InvalidInputError, match=rf"^source {others}"):
+                quick().fit_chunks(Changing(*readings))
+    with pytest.raises(InvalidInputError, match=rf"^target {others}"):
+        quick().fit_chunks([same], Changing([same[0]], [other[0]]))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, pd.DataFrame])
+def test_the_same_rows_in_other_chunks_are_fine(quick, kind, assert_same_weights):
+    names = np.where(Y, "longer", "a")
+    whole, cut = [(kind(X), names)], [(kind(X[:1]), names[:1].tolist()), (kind(X[1:]), names[1:].astype(object))]
+    model = quick().fit_chunks(Changing(whole, cut, whole), Changing([kind(X)], [kind(X[:9]), kind(X[9:])]))
+    assert_same_weights(model, quick().fit_chunks(whole, [kind(X)]))
+
+
 def test_too_few_rows_or_classes(quick):
     for source in ([], [(X[:0], Y[:0])], [(X[:1], Y[:1])]):
         with pytest.raises(InvalidInputError, match=r"source has [01] rows; a distribution needs at least 2"):
@@ -110,11 +142,12 @@ def test_numbers(quick):
     model = ma.MANNRegressor(hidden=(5,), max_epochs=2, batch_size=10, random_state=0)
     y = X.sum(axis=1)
     for wrong, message in [
-        (np.where(Y, np.nan, y), "y: Input y contains NaN"),
+        (np.where(Y, np.nan, y), r"the label of row 2 is missing \(nan\)"),
         (y[:, None], r"y has the shape \(30, 1\), 1 numbers per row came before"),
         (y.astype(str), "a regressor learns numbers"),
-        (np.full(30, 1e300), r"y holds 1e\+300, too large to take a deviation of"),
     ]:
         with pytest.raises(InvalidInputError, match=rf"^source, chunk 2: .*{message}"):
             model.fit_chunks([(X, y), (X, wrong)])
+    with pytest.raises(InvalidInputError, match=r"^source: y holds 1e\+300, too large to take a deviation of"):
+        model.fit_chunks([(X, y), (X, np.full(30, 1e300))])
     assert not [name for name in vars(model) if name.endswith("_")]

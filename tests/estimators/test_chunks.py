@@ -310,6 +310,25 @@ def test_sparse_chunks_beside_dense_ones(quick, problem, engine, assert_same_wei
     assert_same_weights(both, quick().fit_chunks([(X, y)], [X_target[:30], csr(X_target[30:])]))
 
 
+@pytest.mark.parametrize("rows", [40, 1000])
+def test_sparse_rows_out_of_order_are_the_same_in_every_epoch(quick, problem, engine, rows):
+    """None of what trains on them puts them in order in place, which would make other rows of them."""
+    X, y, X_target, _ = problem
+
+    def reversed_columns(matrix):
+        columns = np.tile(np.arange(matrix.shape[1])[::-1], len(matrix))
+        ends = np.arange(0, matrix.size + 1, matrix.shape[1])
+        return sparse.csr_matrix((matrix[:, ::-1].astype(np.float32).ravel(), columns, ends), matrix.shape)
+
+    source = [(reversed_columns(part), labels) for part, labels in ArrayChunks(X, y, rows=rows)]
+    target = [reversed_columns(part) for part in ArrayChunks(X_target, rows=rows)]
+    model = quick(batch_size=rows).fit_chunks(source, target)
+    assert not source[0][0].has_sorted_indices
+    assert not target[0].has_sorted_indices
+    for part, match in zip(model.coefs_, quick(batch_size=rows).fit_chunks([(X, y)], [X_target]).coefs_, strict=True):
+        np.testing.assert_allclose(part, match, rtol=1e-3, atol=1e-5)
+
+
 def test_classes_of_all_chunks_are_found(quick, problem):
     X, _, _, _ = problem
     names = np.repeat(["pear", "fig", "plum"], 40)
@@ -347,6 +366,18 @@ def test_a_regressor_has_the_scale_of_all_rows(values, outputs):
     np.testing.assert_allclose(model.predict(X), fitted.predict(X), rtol=1e-5)
     assert model.predict(X).shape == (120, *outputs)
     assert set(model.history_) == set(fitted.history_)
+
+
+def test_the_size_of_chunks_changes_no_bit_of_a_prediction(values):
+    X, y, X_target = values
+    predicted = [
+        ma.MANNRegressor(hidden=(5,), max_epochs=3, batch_size=40, random_state=0)
+        .fit_chunks(ArrayChunks(X, y, rows=rows), ArrayChunks(X_target, rows=rows))
+        .predict(X)
+        for rows in (1, 7, 50, 1000)
+    ]
+    for other in predicted[1:]:
+        np.testing.assert_array_equal(other, predicted[0])
 
 
 def test_settings_that_chunks_do_not_allow(quick, problem):

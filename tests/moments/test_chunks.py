@@ -26,7 +26,7 @@ def folder(table, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("form", ["table", "batch", "reader", "dataset", "memory"])
+@pytest.mark.parametrize("form", ["table", "batch", "reader", "dataset", "memory", "scanner"])
 def test_everything_of_arrow_has_the_moments_of_its_columns(table, folder, form):
     data = {
         "table": table,
@@ -34,6 +34,7 @@ def test_everything_of_arrow_has_the_moments_of_its_columns(table, folder, form)
         "reader": table.to_reader(max_chunksize=77),
         "dataset": ds.dataset(folder),
         "memory": ds.dataset(table),
+        "scanner": ds.dataset(folder).scanner(),
     }[form]
     assert is_lazy(data)
     expected = ma.Moments.of(table.to_pandas().astype(float))
@@ -69,7 +70,8 @@ def test_a_column_that_cannot_be_read_is_named(table):
         ma.Moments.of(gaps)
     with pytest.raises(
         InvalidTypeError,
-        match=r"^data must be a PyArrow table, dataset or record batch reader, got ChunkedArray; make a table of it\.$",
+        match=r"^data must be a PyArrow table, dataset, scanner or record batch reader, got ChunkedArray; make a table "
+        r"of it\.$",
     ):
         list(read_chunks(table["a"]))
 

@@ -61,6 +61,7 @@ DAMAGED = [
     ({"count": "3"}, "moments of '3' rows"),
     ({"count": float("nan")}, "moments of nan rows"),
     ({"count": float("inf")}, "moments of inf rows"),
+    ({"count": 10**400}, f"moments of 1{'0' * 39} rows"),
     ({"count": 0}, "moments of no rows"),
     ({"count": 0, "mean": [0.0, 0.0]}, "moments of no rows"),
     ({"count": 0, "sums": [[0.0, 0.0], [0.0, 0.0]]}, "moments of no rows"),

@@ -5,7 +5,7 @@ import torch
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.monitoring.inputs import read_names, read_rows
+from momentalign.monitoring.inputs import read_names, read_random, read_rows
 
 NAMES = ("a", "b")
 VALUES = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
@@ -58,6 +58,22 @@ def test_other_features_are_refused():
     with pytest.raises(InvalidInputError, match="batch has 2 columns and the reference has 3; give the same"):
         read_rows(VALUES, "batch").check_features("abc")
     swapped = read_rows(pd.DataFrame(VALUES, columns=["b", "a"]), "batch")
-    with pytest.raises(InvalidInputError, match="batch has the column 'b' where the reference has 'a'; give the"):
+    with pytest.raises(InvalidInputError, match="batch has the column 'b' where the reference has 'a'; give both"):
         swapped.check_features(NAMES)
     read_rows(pd.DataFrame(VALUES, columns=["a", "b"]), "batch").check_features(NAMES)
+
+
+@pytest.mark.parametrize("wrong", ["x", -1, 1.5, True])
+def test_what_cannot_be_drawn_with_is_refused(wrong):
+    with pytest.raises(InvalidTypeError) as caught:
+        read_random(wrong)
+    assert str(caught.value) == (
+        f"random_state must be a whole number of at least 0, a Generator or None, got {wrong!r}; try random_state=0."
+    )
+
+
+def test_a_generator_is_drawn_with_as_it_is():
+    random = np.random.default_rng(3)
+    assert read_random(random) is random
+    assert read_random(np.int64(3)).random() == random.random()
+    assert read_random(None).random() != read_random(None).random()

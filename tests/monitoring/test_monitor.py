@@ -220,6 +220,8 @@ def test_a_restarted_monitor_goes_on_to_the_last_bit(rng, monitor, forgetting):
     [
         (("version",), 2),
         (("version",), "1"),
+        (("version",), 0),
+        (("version",), -1),
         (("settings",), {"window": 200}),
         (("settings", "window"), -5),
         (("settings", "order"), 4),
@@ -229,6 +231,10 @@ def test_a_restarted_monitor_goes_on_to_the_last_bit(rng, monitor, forgetting):
         (("interval", "high"), [1.0, 1.0, float("inf")]),
         (("reference",), {"order": 10, "cross": 1, "count": 0}),
         (("reference", "order"), 8),
+        (("reference", "count"), 0.5),
+        (("reference", "count"), 400.0),
+        (("reference", "count"), 99),
+        (("reference", "count"), 10**400),
         (("thresholds",), [1.0] * 9),
         (("thresholds",), [0.0] * 10),
         (("by_chance",), [0.5]),
@@ -247,6 +253,46 @@ def test_a_damaged_description_is_refused(monitor, place, value):
     part[place[-1]] = value
     with pytest.raises(DamagedFileError, match="make one from the reference"):
         DriftMonitor.from_dict(description)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rows", -1),
+        ("rows", 2.5),
+        ("statistic", float("nan")),
+        ("statistic", -1.0),
+        ("statistic", "2"),
+        ("statistic", 10**400),
+        ("p_value", -1),
+        ("p_value", 1.5),
+        ("terms", [-0.1] * 5),
+        ("terms", [float("nan")] * 5),
+        ("order", -1),
+        ("order", 0),
+        ("features", [{"name": "x0", "order": 0, "change": 0.1, "strength": 2.0}]),
+        ("features", [{"name": "x0", "order": 1, "change": float("nan"), "strength": 2.0}]),
+        ("features", [{"name": "x0", "order": 1, "change": 0.1, "strength": -2.0}]),
+    ],
+)
+def test_a_damaged_judgement_is_refused(rng, monitor, name, value):
+    watch = monitor()
+    watch.update(rng.normal(size=(200, 3)))
+    description = watch.to_dict()
+    assert DriftMonitor.from_dict(description).last == watch.last is not None
+    with pytest.raises(DamagedFileError, match="make one from the reference"):
+        DriftMonitor.from_dict({**description, "last": {**description["last"], name: value}})
+
+
+def test_a_version_to_come_names_the_remedy(monitor):
+    with pytest.raises(DamagedFileError, match="version 2, this one reads 1: upgrade momentalign"):
+        DriftMonitor.from_dict({**monitor().to_dict(), "version": 2})
+
+
+@pytest.mark.parametrize("wrong", ["x", -1])
+def test_what_windows_cannot_be_drawn_with_is_refused(rng, wrong):
+    with pytest.raises(InvalidInputError, match="random_state must be a whole number of at least 0"):
+        DriftMonitor(rng.normal(size=(200, 2)), random_state=wrong)
 
 
 def test_what_is_no_description_is_refused():

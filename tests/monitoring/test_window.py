@@ -54,6 +54,7 @@ def test_it_goes_on_from_plain_json(rng, forgetting):
         {"steps": -1},
         {"steps": 3.0},
         {"steps": 20},
+        {"steps": 10**400, "blocks": [[[0.5, 0.5]] * ORDER] * 10},
         {"blocks": []},
         {"blocks": [[[0.5, 0.5]]] * 3},
         {"blocks": [[[float("nan"), 0.5]] * ORDER] * 3},

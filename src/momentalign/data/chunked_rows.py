@@ -100,7 +100,7 @@ class FileChunks:
     r"""Rows of a table on disk: Parquet, CSV, npz or svmlight, or a folder of Parquet files by name.
 
     Parquet files are read row group by row group, only the columns asked for. Files of one folder must have the same
-    columns; svmlight has `features` columns.
+    columns, and those without rows are passed over; svmlight has `features` columns.
 
     Parameters
     ----------
@@ -137,7 +137,8 @@ class FileChunks:
         rows: int = ROWS,
         features: int | None = None,
     ) -> None:
-        self._files = _files(find_path(path))
+        self._path = find_path(path)
+        self._files = _files(self._path)
         self._label = label
         self._columns = None if columns is None else list(columns)
         self._leave_out = list(leave_out)
@@ -145,9 +146,12 @@ class FileChunks:
         self._features = features
 
     def __iter__(self) -> Iterator[Any]:
-        columns = self._columns
+        columns, empty = self._columns, True
         for file in self._files:
-            for table in read_chunks(file, rows=self._rows, label=self._label, columns=columns):
+            for table in read_chunks(
+                file, rows=self._rows, label=self._label, columns=columns, rows_required=file == self._path
+            ):
+                empty = False
                 if self._label is not None and table.labels is None:
                     raise InvalidInputError(
                         f"{file} has no label column {self._label!r}; its columns are {quoted(table.columns)}."
@@ -156,6 +160,10 @@ class FileChunks:
                 # Later files give the columns of the first, in its order.
                 columns = None if sparse.issparse(rows) else list(rows.columns)
                 yield rows if self._label is None else (rows, table.labels)
+        if empty:
+            raise InvalidInputError(
+                f"{self._path} has no rows in any of its files; give a folder with at least one row."
+            )
 
     def _numbers(self, file: Path, table: Table) -> Any:
         rows: Any = table.rows

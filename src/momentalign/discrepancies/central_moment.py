@@ -93,8 +93,9 @@ def cmd(
     source, target
         Shapes (rows, width) and (other rows, width): hidden activations, or any bounded features. Torch tensors give a
         differentiable scalar, arrays a float. float16 and bfloat16 are accumulated in float32. Data that need not fit
-        into memory are read in chunks: Dask arrays and data frames, PyArrow tables, datasets and record batch readers,
-        memory maps and iterators of batches (one of the two may be an array in memory).
+        into memory are read in chunks: Dask arrays and data frames, PyArrow tables, datasets, scanners and record batch
+        readers, memory maps and iterators of batches (one of the two may be an array in memory). Columns are taken by
+        position; where both samples name them, the names must agree.
     n_moments
         The number k of moments, at least 1.
     interval

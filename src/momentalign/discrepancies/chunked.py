@@ -13,6 +13,7 @@ from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.chunks import HIGHEST_ORDER, is_lazy
+from momentalign.moments.columns import refuse_differing_names, refuse_other_names
 
 __all__ = ["chunked_terms"]
 
@@ -71,6 +72,7 @@ def _terms(source: Any, target: Any, n_moments: int, interval: Any, cross: int) 
     # Its compiled loops take time to import, which tensors do not need.
     from momentalign.moments.running import Moments
 
+    refuse_differing_names({"source": source, "target": target})
     found = {"source": Moments(n_moments, cross), "target": Moments(n_moments, cross)}
     for (name, moments), data in zip(found.items(), (source, target), strict=True):
         moments._read(data, name)
@@ -81,4 +83,6 @@ def _terms(source: Any, target: Any, n_moments: int, interval: Any, cross: int) 
         raise InvalidInputError(
             f"source has {widths[0]} columns and target has {widths[1]}; give both the same features."
         )
+    # Batches of an iterator name their columns only when they are read.
+    refuse_other_names(found["target"]._columns, "target", found["source"]._columns, "source")
     return found["source"].cmd_terms(found["target"], interval=interval)

@@ -30,7 +30,7 @@ def coral(source: Any, target: Any) -> Tensor | float:
     ----------
     source, target
         Shapes (rows, width) and (other rows, width), at least two rows each. Torch tensors give a differentiable
-        scalar, arrays a float.
+        scalar, arrays a float. Columns are taken by position; where both samples name them, the names must agree.
 
     Examples
     --------

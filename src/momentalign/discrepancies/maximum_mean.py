@@ -71,6 +71,7 @@ def mmd(
     ----------
     source, target
         Shapes (rows, width) and (other rows, width). Torch tensors give a differentiable scalar, arrays a float.
+        Columns are taken by position; where both samples name them, the names must agree.
     kernel
         ``"gaussian"``: :math:`\exp(-\beta \lVert x - y \rVert^2)`, summed over `beta` where it is a sequence.
         ``"gaussians"``: the sum over 1/4, 1/2, 1, 2 and 4 times `beta`.

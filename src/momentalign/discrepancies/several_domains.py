@@ -34,6 +34,7 @@ from momentalign.discrepancies.domain_pairs import (
     weights_of,
 )
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.moments.columns import refuse_differing_names
 from momentalign.moments.intervals import interval_length
 from momentalign.moments.sample import full_precision, read_order, read_sample, refuse_non_finite, sample_moments
 
@@ -97,7 +98,7 @@ def multi_domain_cmd(
     ----------
     sources, targets
         Lists of samples (rows, width), of any numbers of rows and of one width. Torch tensors give a differentiable
-        scalar, arrays a float.
+        scalar, arrays a float. Columns are taken by position; where several samples name them, the names must agree.
     n_moments, interval
         As in :func:`~momentalign.discrepancies.central_moment.cmd`; ``interval="data"`` is not known here.
     between
@@ -264,6 +265,8 @@ def _read_lists(sources: object, targets: object) -> tuple[list[Tensor], list[Te
     kinds = {isinstance(sample, Tensor) for sample in named.values()}
     if len(kinds) > 1:
         raise InvalidTypeError("sources and targets must all be torch tensors or all be arrays; convert some of them.")
+    if kinds == {False}:
+        refuse_differing_names(named)
     read = {name: read_sample(sample, name) for name, sample in named.items()}
     (first, one), *others = read.items()
     for name, sample in others:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import assert_all_finite, column_or_1d
+from sklearn.utils.validation import column_or_1d
 
 from momentalign.data.tables.table import quoted, shown
 from momentalign.errors import InvalidInputError
@@ -15,6 +16,9 @@ from momentalign.estimators.inputs import encode_labels
 from momentalign.estimators.values import Scale, fitted_scale, read_values
 
 __all__ = ["ChunkLabels", "ClassLabels", "NumberLabels"]
+
+# Rows whose mean and deviation are taken at once: 0.5 MB of numbers.
+BLOCK = 2**16
 
 
 class ChunkLabels(Protocol):
@@ -71,10 +75,9 @@ class ClassLabels:
     def read(self, y: Any) -> NDArray[Any]:
         """Return the labels of a chunk, none of them missing."""
         with naming("y"):
-            labels = column_or_1d(y, warn=True)
-            if labels.dtype.kind == "f":
-                assert_all_finite(labels, input_name="y")
-        return np.asarray(labels)
+            labels = np.asarray(column_or_1d(y, warn=True))
+        _refuse_gaps(labels)
+        return labels
 
     def note(self, labels: NDArray[Any]) -> None:
         """Add the classes of a chunk to those found so far; refuse others than those given."""
@@ -123,7 +126,8 @@ class NumberLabels:
     """Numbers, one or several per row, learned with the mean 0 and the deviation 1 they have in the first reading.
 
     Means and deviations of chunks are merged as in Chan, Golub and LeVeque (Algorithms for computing the sample
-    variance, The American Statistician 37, 1983): no difference of large sums is taken.
+    variance, The American Statistician 37, 1983): no difference of large sums is taken. What is merged are blocks of
+    a size of their own, so that the size of the chunks changes no digit.
 
     Examples
     --------
@@ -139,21 +143,44 @@ class NumberLabels:
 
     def __init__(self, scale: Scale | None = None) -> None:
         self.scale = scale
+        self._shape = None if scale is None else scale.mean.shape
         self._rows = 0
+        self._waiting: list[NDArray[np.float64]] = []
+        self._n_waiting = 0
 
     def read(self, y: Any) -> NDArray[np.float64]:
         """Return the numbers of a chunk, all finite and as many per row as before."""
         values = read_values(y, "y")
-        with naming("y"):
-            assert_all_finite(values, input_name="y")
-        if self.scale is not None and values.shape[1:] != self.scale.mean.shape:
+        _refuse_gaps(values)
+        if self._shape is not None and values.shape[1:] != self._shape:
             raise InvalidInputError(
-                f"y has the shape {values.shape}, {self.scale.mean.size} numbers per row came before; give as many."
+                f"y has the shape {values.shape}, {math.prod(self._shape)} numbers per row came before; give as many."
             )
         return values
 
     def note(self, labels: NDArray[np.float64]) -> None:
-        """Merge mean and deviation of a chunk with those of the rows before."""
+        """Take in a chunk; mean and deviation are those of all rows once the reading has ended."""
+        self._shape = labels.shape[1:]
+        self._waiting.append(labels)
+        self._n_waiting += len(labels)
+        if self._n_waiting >= BLOCK:
+            self._merge_waiting(self._n_waiting - self._n_waiting % BLOCK)
+
+    def finish(self) -> None:
+        """Merge the last rows; there is nothing to refuse, a number that never changes can be learned."""
+        if self._n_waiting:
+            self._merge_waiting(self._n_waiting)
+
+    def _merge_waiting(self, count: int) -> None:
+        """Merge as many rows, block by block; the others wait for more."""
+        # Columns one after the other would be summed in another order.
+        joined = np.ascontiguousarray(np.concatenate(self._waiting))
+        for start in range(0, count, BLOCK):
+            self._merge(joined[start : min(start + BLOCK, count)])
+        self._waiting, self._n_waiting = [joined[count:].copy()], len(joined) - count
+
+    def _merge(self, labels: NDArray[np.float64]) -> None:
+        """Merge mean and deviation of a block with those of the rows before."""
         part, rows = fitted_scale(labels), len(labels)
         if self.scale is None:
             self.scale, self._rows = part, rows
@@ -170,12 +197,31 @@ class NumberLabels:
         self.scale = Scale(np.asarray(self.scale.mean + share * distance), np.asarray(np.sqrt(variance)))
         self._rows += rows
 
-    def finish(self) -> None:
-        """Nothing to refuse: a number that never changes can be learned."""
-
     def coded(self, labels: NDArray[np.float64]) -> NDArray[np.float32]:
         """Return standardised numbers, (rows, outputs)."""
-        assert self.scale is not None  # noqa: S101  (note was called, or the scale was given)
+        assert self.scale is not None  # noqa: S101  (finish was called, or the scale was given)
         if not len(labels):
             return np.zeros((0, self.scale.mean.size), np.float32)
         return self.scale.standardise(labels).astype(np.float32)
+
+
+def _refuse_gaps(labels: NDArray[Any]) -> None:
+    """Name the first row whose label is missing or not finite."""
+    cells = labels.ravel()
+    if labels.dtype.kind == "f":
+        gaps = ~np.isfinite(cells)
+    elif labels.dtype.kind == "O":
+        gaps = np.array([not isinstance(cell, str) and _is_missing(cell) for cell in cells.tolist()])
+    else:
+        return
+    if gaps.any():
+        place = int(gaps.argmax())
+        row, kind = place * len(labels) // len(cells), "missing" if _is_missing(cells[place]) else "not finite"
+        raise InvalidInputError(
+            f"the label of row {row + 1} is {kind} ({shown(cells[place])}); fill it in or leave the row out."
+        )
+
+
+def _is_missing(label: Any) -> bool:
+    """None, NaN, and the NA of pandas, which answers no comparison with yes or no."""
+    return label is None or type(label).__name__ == "NAType" or bool(label != label)

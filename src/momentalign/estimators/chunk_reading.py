@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length, validate_data
 
 from momentalign.data.held_out import HeldOut
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.chunk_checksum import Checksum
 from momentalign.estimators.chunk_labels import ChunkLabels
 from momentalign.estimators.domains import naming
 from momentalign.estimators.inputs import as_float32
@@ -101,13 +102,14 @@ class _Chunk(NamedTuple):
 
 
 class _Domain:
-    """One domain in chunks; how many rows it has is known from the first reading on."""
+    """One domain in chunks; which rows it has is known from the first reading on."""
 
     def __init__(self, estimator: BaseEstimator, chunks: Any, name: str, labels: ChunkLabels | None) -> None:
         _refuse_what_ends(chunks, name, "X" if labels is None else "(X, y)")
         self._estimator, self._chunks, self._name, self._labels = estimator, chunks, name, labels
         self.rows = 0
         self.is_sparse = False
+        self._checksum: Checksum | None = None
 
     def count(self) -> None:
         """Read all chunks for their checks and their number of rows alone."""
@@ -116,21 +118,28 @@ class _Domain:
 
     def read(self) -> Iterator[_Chunk]:
         """Yield all chunks that have rows, checked; a reading that finds other rows than the first is refused."""
-        start = 0
+        start, checksum = 0, Checksum()
         for number, content in enumerate(self._chunks, start=1):
             chunk = self._checked(content, f"{self._name}, chunk {number}", start)
             if chunk.rows.shape[0]:
                 self.is_sparse |= sparse.issparse(chunk.rows)
                 start += chunk.rows.shape[0]
+                checksum.add(chunk.rows, chunk.labels)
                 yield chunk
         if start < FEWEST_ROWS:
             raise InvalidInputError(f"{self._name} has {start} rows; a distribution needs at least {FEWEST_ROWS}.")
-        if self.rows not in (0, start):
-            raise InvalidInputError(
-                f"{self._name} had {self.rows} rows when it was first read and has {start} now; give chunks that are "
-                "the same whenever they are read."
-            )
-        self.rows = start
+        self._refuse_others(start, checksum)
+        self.rows, self._checksum = start, checksum
+
+    def _refuse_others(self, rows: int, checksum: Checksum) -> None:
+        """Rows are held out by their number: those of another order would be trained on and held out."""
+        if self._checksum is None or (rows == self.rows and checksum == self._checksum):
+            return
+        now = f"has {rows} now" if rows != self.rows else "has others now, or the same in another order"
+        raise InvalidInputError(
+            f"{self._name} had {self.rows} rows when it was first read and {now}; give chunks that are the same "
+            "whenever they are read."
+        )
 
     def _checked(self, content: Any, where: str, start: int) -> _Chunk:
         if self._labels is None:
@@ -158,7 +167,9 @@ class _Domain:
                 ensure_min_samples=0,
             )
             _refuse_gaps(rows, start)
-            return as_float32(rows, "X")
+            narrow = as_float32(rows, "X")
+            # Of a DataFrame they stand column by column; rows are what is cut from them.
+            return narrow if sparse.issparse(narrow) else np.ascontiguousarray(narrow)
 
 
 def _refuse_what_ends(chunks: Any, name: str, content: str) -> None:

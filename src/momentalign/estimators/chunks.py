@@ -278,6 +278,7 @@ class ValuesInChunks(_InChunks):
         labels.read(domains.labels)
         if not learned:
             labels.note(domains.labels)
+            labels.finish()
             self._take_over(labels)
             # What is constant now may not be so later.
             self.y_deviation_ = np.where(self.y_deviation_ > 0.0, self.y_deviation_, 1.0)

@@ -1,9 +1,9 @@
 """What can be read in chunks, and how: nothing is ever copied as a whole.
 
 Arrays in memory or on disk (``numpy.memmap``), tensors, data frames and CSR matrices are cut into blocks of rows;
-PyArrow tables, datasets and readers come as record batches; an iterator or a list of matrices is taken block by block.
-PyArrow, Dask, torch and scipy are recognised by what their types have, so that none is imported where it is not used: a
-worker of a cluster needs none of them to add up its blocks.
+PyArrow tables, datasets, scanners and readers come as record batches; an iterator or a list of matrices is taken block
+by block. PyArrow, Dask, torch and scipy are recognised by what their types have, so that none is imported where it is
+not used: a worker of a cluster needs none of them to add up its blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
-__all__ = ["HIGHEST_ORDER", "Block", "is_dask", "is_lazy", "read_blocks", "read_chunks", "read_matrix"]
+__all__ = ["HIGHEST_ORDER", "Block", "is_arrow", "is_dask", "is_lazy", "read_blocks", "read_chunks", "read_matrix"]
 
 Block: TypeAlias = Any  # a numpy array (rows, width), float32 or float64 in C order, or a CSR matrix
 
@@ -31,7 +31,7 @@ _BATCH_ROWS = 2**15
 
 def is_lazy(data: object) -> bool:
     """Return whether `data` is to be read in chunks: Dask, PyArrow, a memory map or an iterator of blocks."""
-    return isinstance(data, np.memmap) or is_dask(data) or _is_arrow(data) or hasattr(data, "__next__")
+    return isinstance(data, np.memmap) or is_dask(data) or is_arrow(data) or hasattr(data, "__next__")
 
 
 def is_dask(data: object) -> bool:
@@ -39,7 +39,8 @@ def is_dask(data: object) -> bool:
     return type(data).__module__.partition(".")[0] == "dask" and hasattr(data, "__dask_graph__")
 
 
-def _is_arrow(data: object) -> bool:
+def is_arrow(data: object) -> bool:
+    """Return whether `data` is of PyArrow."""
     return type(data).__module__.partition(".")[0] == "pyarrow"
 
 
@@ -53,7 +54,7 @@ def read_chunks(data: Any, name: str = "data") -> Iterator[Any]:
     >>> [chunk.shape for chunk in read_chunks(np.ones((rows, 2)) for rows in (3, 4))]
     [(3, 2), (4, 2)]
     """
-    if _is_arrow(data):
+    if is_arrow(data):
         yield from (_arrow_matrix(batch, name) for batch in _record_batches(data, name))
     elif hasattr(data, "__next__") or _is_list_of_matrices(data):
         yield from data
@@ -68,6 +69,8 @@ def _is_list_of_matrices(data: object) -> bool:
 def _record_batches(data: Any, name: str) -> Iterator[Any]:
     if hasattr(data, "scanner"):  # a dataset
         yield from data.to_batches(batch_size=_BATCH_ROWS, **_without_reading_ahead(data))
+    elif hasattr(data, "scan_batches"):  # a scanner, which knows its own settings
+        yield from data.to_batches()
     elif hasattr(data, "to_batches"):  # a table
         yield from data.to_batches(max_chunksize=_BATCH_ROWS)
     elif hasattr(data, "read_next_batch"):  # a reader
@@ -76,7 +79,7 @@ def _record_batches(data: Any, name: str) -> Iterator[Any]:
         yield data
     else:
         raise InvalidTypeError(
-            f"{name} must be a PyArrow table, dataset or record batch reader, got {type(data).__name__}; "
+            f"{name} must be a PyArrow table, dataset, scanner or record batch reader, got {type(data).__name__}; "
             "make a table of it."
         )
 

@@ -6,7 +6,7 @@ too.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -89,7 +89,7 @@ def _read_earlier(description: Mapping[str, Any]) -> Description:
 
 def _count(description: Mapping[str, Any]) -> int | float:
     count = description["count"]
-    if type(count) not in (int, float) or not 0 <= count < math.inf:
+    if type(count) not in (int, float) or not 0 <= count <= sys.float_info.max:
         raise ValueError(f"moments of {count!r:.40} rows")
     return count  # type: ignore[no-any-return]
 

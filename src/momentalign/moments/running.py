@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.central_sums import CentralSums, dense_sums, merged, no_rows, scaled, sparse_sums
 from momentalign.moments.chunks import HIGHEST_ORDER, is_dask, read_blocks, read_chunks, read_matrix
+from momentalign.moments.columns import column_names, refuse_other_names
 from momentalign.moments.dask_tree import tree_moments
 from momentalign.moments.descriptions import read_description, write_description
 from momentalign.moments.differences import difference_terms
@@ -26,6 +27,8 @@ __all__ = ["Moments"]
 
 Floats = NDArray[np.float64]
 
+_OURS = "the sample of these moments"
+
 
 class Moments:
     r"""Count, mean and central moments of each feature, of any number of rows, batch by batch.
@@ -34,7 +37,8 @@ class Moments:
 
     Batches are added by :meth:`update`, the moments of shards by :meth:`merge` or ``+``; in any order and cut they give
     the moments of all rows, to rounding, also far from zero (Chan et al. 1983, Pébay 2008, Pébay et al. 2016). All is
-    kept in float64, and an update that raises changes nothing.
+    kept in float64, and an update that raises changes nothing. Columns are taken by position; the names of the first
+    batch that has any are remembered while the moments are in memory, and others are refused.
 
     Parameters
     ----------
@@ -63,6 +67,7 @@ class Moments:
         if self._cross > self._order:
             raise InvalidInputError(f"cross=2 needs the second order, got order={order}; try order=2.")
         self._state: CentralSums | None = None
+        self._columns: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, data: Any, *, order: int = 5, cross: int = 1) -> Self:
@@ -71,8 +76,8 @@ class Moments:
         Parameters
         ----------
         data
-            Whatever :meth:`update` takes, a ``numpy.memmap``, a PyArrow table, dataset or record batch reader, an
-            iterator or list of batches, or a Dask array or data frame, whose blocks are reduced as a tree where they
+            Whatever :meth:`update` takes, a ``numpy.memmap``, a PyArrow table, dataset, scanner or record batch reader,
+            an iterator or list of batches, or a Dask array or data frame, whose blocks are reduced as a tree where they
             lie.
         order, cross
             As in :class:`Moments`.
@@ -86,10 +91,12 @@ class Moments:
         return cls(order, cross)._read(data, "data")
 
     def _read(self, data: Any, name: str) -> Self:
+        columns = self._read_columns(data, name)
         if is_dask(data):
             return self.merge(tree_moments(data, self.copy(), name))
         for chunk in read_chunks(data, name):
             self._update(chunk, None, name)
+        self._columns = columns or self._columns
         return self
 
     def update(self, batch: Any, weights: ArrayLike | None = None) -> Self:
@@ -110,13 +117,14 @@ class Moments:
         matrix = read_matrix(batch, name)
         rows, width = matrix.shape
         self._check_width(width, name)
+        columns = self._read_columns(batch, name)
         state = self._state or no_rows(width, self._orders, crossed=self._cross == 2)
         with np.errstate(over="ignore", invalid="ignore"):
             heavy = None if weights is None else _read_weights(weights, rows)
             for place, block in read_blocks(matrix, name):
                 state = merged(state, self._sums(block, None if heavy is None else heavy[place]))
                 self._refuse_non_finite(state, block, name)
-        self._state = state
+        self._state, self._columns = state, columns
 
     def _sums(self, block: Any, weights: Floats | None) -> CentralSums:
         if not block.shape[0] or (weights is not None and not weights.any()):
@@ -132,7 +140,7 @@ class Moments:
             with np.errstate(over="ignore", invalid="ignore"):
                 state = other._state if self._state is None else merged(self._state, other._state)
             self._refuse_non_finite(state, other._state.mean, "other")
-            self._state = state
+            self._state, self._columns = state, self._columns or other._columns
         return self
 
     def __add__(self, other: Moments) -> Self:
@@ -162,7 +170,7 @@ class Moments:
     def copy(self) -> Self:
         """Return moments of their own with the same rows."""
         copied = type(self)(self._order, self._cross)
-        copied._state = self._state  # It is replaced, never changed.
+        copied._state, copied._columns = self._state, self._columns  # They are replaced, never changed.
         return copied
 
     @property
@@ -292,6 +300,12 @@ class Moments:
                 f"{name} has {width} columns and the moments have {len(self._state.mean)}; give the same features."
             )
 
+    def _read_columns(self, batch: Any, name: str) -> tuple[str, ...] | None:
+        """The names of the columns, which are those of the first batch that has any."""
+        columns = column_names(batch)
+        refuse_other_names(columns, name, self._columns, _OURS)
+        return self._columns or columns
+
     def _check_alike(self, other: object) -> None:
         if not isinstance(other, Moments):
             raise InvalidTypeError(f"other must be Moments, got {type(other).__name__}; make them with Moments.of().")
@@ -300,6 +314,7 @@ class Moments:
                 f"moments of order={self._order}, cross={self._cross} do not go with those of order={other._order}, "
                 f"cross={other._cross}; make both alike."
             )
+        refuse_other_names(other._columns, "other", self._columns, _OURS)
 
 
 def _read_whole(value: object, name: str, lowest: int, highest: int) -> int:

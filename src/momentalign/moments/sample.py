@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.moments.columns import refuse_differing_names
 
 __all__ = [
     "SampleMoments",
@@ -154,7 +155,8 @@ def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor
     """Return two samples as float tensors of one dtype on one device, and whether they came as tensors.
 
     Anything numpy can read as a matrix of numbers is welcome, whole numbers become float64. float16 and bfloat16 are
-    widened to float32, so that sums and powers keep their accuracy and range, unless `widened` is False.
+    widened to float32, so that sums and powers keep their accuracy and range, unless `widened` is False. Columns are
+    taken by position; where both samples name them, the names must agree.
     """
     if isinstance(source, Tensor) != isinstance(target, Tensor):
         raise InvalidTypeError(
@@ -162,6 +164,8 @@ def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor
             f"{type(target).__name__}; convert one of them."
         )
     differentiable = isinstance(source, Tensor)
+    if not differentiable:
+        refuse_differing_names({"source": source, "target": target})
     source, target = read_sample(source, "source"), read_sample(target, "target")
     if source.shape[1] != target.shape[1]:
         raise InvalidInputError(

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.chunks import read_blocks, read_matrix
+from momentalign.moments.columns import refuse_other_names
 
-__all__ = ["Rows", "finite", "read_names", "read_rows"]
+__all__ = ["Rows", "finite", "read_names", "read_random", "read_rows"]
 
 Floats = NDArray[np.float64]
 
@@ -63,17 +64,31 @@ class Rows:
             raise InvalidInputError(
                 f"{self.name} has {self.width} columns and the reference has {len(names)}; give the same features."
             )
-        if self.columns is not None and self.columns != tuple(names):
-            other = next(pair for pair in zip(self.columns, names, strict=True) if pair[0] != pair[1])
-            raise InvalidInputError(
-                f"{self.name} has the column {other[0]!r} where the reference has {other[1]!r}; give the columns of "
-                "the reference in their order."
-            )
+        refuse_other_names(self.columns, self.name, names, "the reference")
 
 
 def read_rows(data: Any, name: str) -> Rows:
     """Return rows that can be read, or say what is wrong with them."""
     return Rows(read_matrix(data, name), name)
+
+
+def read_random(random_state: object) -> np.random.Generator:
+    """Return what is drawn with, or say what is wrong with it.
+
+    Examples
+    --------
+    >>> read_random(0).integers(10, size=3).tolist()
+    [8, 6, 5]
+    """
+    try:
+        if isinstance(random_state, bool):
+            raise TypeError
+        return np.random.default_rng(random_state)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidTypeError(
+            f"random_state must be a whole number of at least 0, a Generator or None, got {random_state!r}; try "
+            "random_state=0."
+        ) from None
 
 
 def read_names(names: Sequence[str] | None, rows: Rows) -> tuple[str, ...]:

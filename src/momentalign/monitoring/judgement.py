@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
@@ -102,16 +103,34 @@ class Judgement:
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
-        """Return what :meth:`to_dict` described; anything else raises KeyError, TypeError or ValueError."""
+        """Return what :meth:`to_dict` described; anything else raises KeyError, ValueError or the like."""
         features = tuple(
-            FeatureChange(str(one["name"]), int(one["order"]), float(one["change"]), float(one["strength"]))
+            FeatureChange(
+                str(one["name"]),
+                _whole(one["order"], "order", least=1),
+                _number(one["change"], "change", least=-math.inf),
+                _number(one["strength"], "strength"),
+            )
             for one in description["features"]
         )
         return cls(
-            rows=int(description["rows"]),
-            statistic=float(description["statistic"]),
-            p_value=float(description["p_value"]),
-            terms=tuple(float(term) for term in description["terms"]),
+            rows=_whole(description["rows"], "rows", least=0),
+            statistic=_number(description["statistic"], "statistic"),
+            p_value=_number(description["p_value"], "p_value", most=1.0),
+            terms=tuple(_number(term, "a term") for term in description["terms"]),
             features=features,
-            order=int(description["order"]),
+            order=_whole(description["order"], "order", least=1),
         )
+
+
+def _whole(value: object, name: str, *, least: int) -> int:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} {value!r:.40}")
+    return value
+
+
+def _number(value: Any, name: str, *, least: float = 0.0, most: float = math.inf) -> float:
+    # NaN lies between no two numbers.
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise ValueError(f"{name} {value!r:.40}")
+    return float(value)

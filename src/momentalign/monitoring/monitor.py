@@ -12,7 +12,7 @@ from momentalign.errors import DamagedFileError, InvalidInputError
 from momentalign.moments.running import Moments
 from momentalign.monitoring.calibration import MOST_ROWS, Calibration, calibrate
 from momentalign.monitoring.comparison import Differences, differences, raw_moments
-from momentalign.monitoring.inputs import Rows, finite, read_names, read_rows
+from momentalign.monitoring.inputs import Rows, finite, read_names, read_random, read_rows
 from momentalign.monitoring.judgement import FeatureChange, Judgement
 from momentalign.monitoring.settings import MonitorSettings
 from momentalign.monitoring.unit_interval import UnitInterval
@@ -82,9 +82,9 @@ class DriftMonitor:
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         settings = MonitorSettings.read(window, forgetting, false_alarm_rate, order, n_resamples)
+        random = read_random(random_state)
         rows = _read_reference(reference)
         self._names = read_names(feature_names, rows)
-        random = np.random.default_rng(random_state)
         sample = rows.some(MOST_ROWS, random, self._names)
         self._interval = UnitInterval.of(sample)
         self._reference = Moments(2 * settings.order)
@@ -228,8 +228,11 @@ class DriftMonitor:
         return monitor
 
     def _read(self, description: Mapping[str, Any]) -> None:
-        if type(description["version"]) is not int or description["version"] > _VERSION:
-            raise ValueError(f"version {description['version']!r:.40}, this one reads {_VERSION}: upgrade momentalign")
+        version = description["version"]
+        if type(version) is not int or version < 1:
+            raise ValueError(f"version {version!r:.40}")
+        if version > _VERSION:
+            raise ValueError(f"version {version!r:.40}, this one reads {_VERSION}: upgrade momentalign")
         settings = MonitorSettings.read(**description["settings"])
         self._names = tuple(description["feature_names"])
         width = len(self._names)
@@ -240,6 +243,8 @@ class DriftMonitor:
         self._reference = Moments.from_dict(description["reference"])
         if (low >= high).any() or self._reference.order != 2 * settings.order or len(self._reference.mean) != width:
             raise ValueError(f"a reference of other features than {width}, or another order than {settings.order}")
+        if type(self._reference.count) is not int or self._reference.count < _FEWEST_ROWS:
+            raise ValueError(f"a reference of {self._reference.count!r:.40} rows")
         thresholds = finite(description["thresholds"], (2 * settings.order,))
         by_chance = finite(description["by_chance"], (settings.n_resamples,))
         if (thresholds <= 0.0).any() or (np.diff(by_chance) < 0.0).any():

@@ -31,6 +31,8 @@ STEPS = 10
 """Steps that a window is long."""
 # After three windows a forgetting one remembers 99.5 % of the rows that it ever will.
 _STEPS_UNTIL_FULL = {False: STEPS, True: 3 * STEPS}
+# More than any stream has; powers of floats take no larger whole numbers than fit into one.
+_MOST_STEPS = 2**53
 _KEEP = (STEPS - 1) / (STEPS + 1)
 
 
@@ -102,7 +104,11 @@ class Window:
         """Go on where :meth:`to_dict` was called; a description that cannot be raises ValueError or the like."""
         steps, opened = description["steps"], Moments.from_dict(description["open"])
         blocks = [finite(block, (self._order, len(self._centre))) for block in description["blocks"]]
-        if type(steps) is not int or steps < 0 or len(blocks) != min(steps, self._blocks.maxlen or 0):
+        if (
+            type(steps) is not int
+            or not 0 <= steps <= _MOST_STEPS
+            or len(blocks) != min(steps, self._blocks.maxlen or 0)
+        ):
             raise ValueError(f"{len(blocks)} blocks after {steps!r:.40} steps")
         if opened.order != self._order or not 0 <= opened.count < self._step or opened.count % 1:
             raise ValueError(f"{opened!r} in steps of {self._step} rows")

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from momentalign.data.tables.reading import read_chunks, read_table
+from momentalign.errors import DamagedFileError, InvalidInputError
 
 DAY = datetime.datetime(2020, 5, 1, 12, tzinfo=datetime.UTC)
 
@@ -79,3 +80,13 @@ def test_columns_keep_the_order_that_is_asked_for(path):
     rows = read_table(path, columns=["c", "a"]).rows
     assert list(rows.columns) == ["c", "a"]
     assert rows.to_numpy().tolist() == [[3.0, 1.0]]
+
+
+def test_a_file_without_rows_is_refused_unless_there_are_others(path):
+    pq.write_table(pa.table({"a": pa.array([], pa.float64()), "y": pa.array([], pa.string())}), path)
+    with pytest.raises(InvalidInputError, match=r"table\.parquet has no rows; give a file with at least one"):
+        list(read_chunks(path, label="y"))
+    assert list(read_chunks(path, label="y", rows_required=False)) == []
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(DamagedFileError, match="not a whole Parquet file"):
+        list(read_chunks(path, label="y", rows_required=False))

@@ -97,12 +97,14 @@ def read_chunks(
     kinds: Mapping[str, Kind] | None = None,
     file_format: FileFormat | None = None,
     side: int = 32,
+    rows_required: bool = True,
 ) -> Iterator[Table]:
     r"""Yield the rows of a file in order, `rows` at a time, never more of them in memory than that.
 
     Columns of text are numbers, dates or text by the first chunk unless `kinds` says what they are: pass the
     ``kinds_`` and ``columns_`` of a fitted :class:`~momentalign.data.tables.preprocessing.Preprocessor`. A `label` that
-    is not there is no error. The other parameters are those of :func:`read_table`.
+    is not there is no error. A file without rows is refused unless `rows_required` is False: one of several files of a
+    table may have none, as Spark writes them. The other parameters are those of :func:`read_table`.
 
     Examples
     --------
@@ -118,15 +120,15 @@ def read_chunks(
     request = Request(rows, label, False, id_column, columns, _check_kinds(kinds), side)
     place = find_path(path)
     parts = _READERS[find_format(place, file_format)](place, request)
-    return _checked(parts, place)
+    return _checked(parts, place, rows_required=rows_required)
 
 
-def _checked(parts: Iterator[Table], path: Path) -> Iterator[Table]:
+def _checked(parts: Iterator[Table], path: Path, *, rows_required: bool) -> Iterator[Table]:
     empty = True
     for part in parts:
         empty = False
         yield part if part.labels is None else replace(part, labels=read_labels(part.labels))
-    if empty:
+    if empty and rows_required:
         raise InvalidInputError(f"{path} has no rows; give a file with at least one.")
 
 
