@@ -57,6 +57,18 @@ def test_outputs_are_recorded_as_matrices_with_gradients_and_hooks_are_gone():
     assert not network.fc_hidden._forward_hooks
 
 
+def test_layers_above_that_work_in_place_change_nothing():
+    layers = [nn.Linear(4, 3), nn.ReLU(inplace=True), nn.Flatten()]
+    network, rows = nn.Sequential(*layers), torch.randn(20, 4)
+    with recorded(network, ["0", "1"]) as activations:
+        network(rows)
+    assert activations["0"].min() < 0
+    torch.testing.assert_close(activations["0"], layers[0](rows))
+    torch.testing.assert_close(activations["1"], layers[0](rows).relu())
+    activations["0"].square().sum().backward()
+    assert layers[0].weight.grad.abs().min() > 0
+
+
 def test_a_layer_called_twice_is_kept_as_of_its_last_call():
     layer = nn.Tanh()
     with recorded(nn.Sequential(layer, layer), ["0"]) as activations:

@@ -61,7 +61,8 @@ def _near(model: nn.Module, name: str) -> str:
 def recorded(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """Keep what the named layers give in forward passes made inside, each as a matrix (rows, width).
 
-    A layer that is called more than once is kept as of its last call.
+    A layer that is called more than once is kept as of its last call, and as it gave it: a layer above that works in
+    place changes nothing of it.
 
     Examples
     --------
@@ -97,7 +98,9 @@ def _as_matrix(name: str, output: object) -> Tensor:
         raise InvalidInputError(
             f"layer {name!r} gives shape {tuple(output.shape)}; name a layer whose output has rows and features."
         )
-    return output.flatten(1)
+    flat = output.flatten(1)
+    shared = flat.untyped_storage().data_ptr() == output.untyped_storage().data_ptr()
+    return flat.clone() if shared else flat
 
 
 def activation_interval(layer: nn.Module) -> tuple[float, float] | None:

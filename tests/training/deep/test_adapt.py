@@ -187,6 +187,58 @@ def test_a_finished_run_is_not_run_again(task, small, tmp_path):
     assert len(history) == 4
 
 
+OTHER = {
+    "weight": 2.0, "learning_rate": 0.5, "optimizer": "sgd", "discrepancy": "mmd", "interval": (0.0, 2.0),
+    "random_state": 7, "n_moments": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_checkpoint_of_other_settings_is_refused(task, small, tmp_path, name):
+    run(task, small, checkpoint=tmp_path)
+    with pytest.raises(InvalidInputError, match=f"checkpoint holds a run with {name}=.*; give another folder"):
+        run(task, small, checkpoint=tmp_path, **{name: OTHER[name]})
+
+
+def test_a_checkpoint_of_another_layer_is_refused(task, small, tmp_path):
+    run(task, small, checkpoint=tmp_path, interval=(0.0, 1.0))
+    loaders = task.source_loader(shuffle=True), task.target_loader(shuffle=True)
+    with pytest.raises(InvalidInputError, match="checkpoint holds a run with layer='1', not '0'"):
+        adapt(small, "0", *loaders, interval=(0.0, 1.0), device="cpu", random_state=0, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_clip_that_clips_nothing_or_all_is_refused(task, small, clip):
+    with pytest.raises(InvalidInputError, match="gradient_clip must be a number above 0 or None, got"):
+        run(task, small, gradient_clip=clip)
+
+
+@pytest.mark.parametrize("discrepancy", ["cmd", "dann", "adda"])
+def test_a_frozen_network_is_refused(task, small, discrepancy):
+    with pytest.raises(InvalidInputError, match="model has no weight that may change"):
+        run(task, small.requires_grad_(False), discrepancy=discrepancy)
+
+
+def test_loaders_without_any_batch_are_refused(small):
+    with pytest.raises(InvalidInputError, match="source_loader and target_loader give no batch"):
+        adapt(small, "1", [], [], device="cpu")
+
+
+@pytest.mark.parametrize("weight", [-1, None, "1", [1.0, 2.0]])
+def test_a_weight_of_dsn_is_read_as_others_are(task, small, weight):
+    with pytest.raises(InvalidInputError, match="weight "):
+        run(task, small, discrepancy="dsn", weight=weight)
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_validation_may_be_a_list_of_batches(task, small, kind):
+    given, listed = [], []
+    run(task, small, source_validation=task.source_loader(), on_epoch=given.append)
+    run(task, small, source_validation=kind(task.source_loader()), on_epoch=listed.append)
+    assert given == listed
+    assert "validation_loss" in given[0]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
 def test_an_interrupt_leaves_as_such_and_so_does_the_next(task, small):
     def loss(outputs, labels):

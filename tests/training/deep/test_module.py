@@ -105,6 +105,7 @@ def test_the_interval_comes_from_the_activation_or_is_said():
         ({"discrepancy": "wasserstein"}, "discrepancy must be one of cmd, .* got 'wasserstein'"),
         ({"discrepancy": "dann"}, "'dann' has to know the width of layer '1'"),
         ({"discrepancy": ["cmd", "coral"], "weight": [1.0]}, "weight has 1 numbers for 2 distances"),
+        ({"discrepancy": []}, "discrepancy is empty; give a distance, or None"),
         ({"weight": -1.0}, "weight must be a number of at least 0, got -1.0"),
         ({"weight": math.nan}, "weight must be a number of at least 0, got nan"),
         ({"schedule": "up"}, "schedule must be 'constant', 'ramp' or a function"),
@@ -124,6 +125,12 @@ def test_settings_that_cannot_work_are_refused(small, settings, message):
 @pytest.mark.parametrize("layer", [[], ["1", "1"]])
 def test_layers_must_be_named_once(small, layer):
     with pytest.raises(InvalidInputError, match="layer must name one or more different layers"):
+        read_layers(small, layer)
+
+
+@pytest.mark.parametrize("layer", [None, 1])
+def test_a_layer_is_a_name(small, layer):
+    with pytest.raises(InvalidTypeError, match=f"layer must be the name of a layer, or several, got {layer}"):
         read_layers(small, layer)
 
 
@@ -188,6 +195,30 @@ def test_labels_of_the_target_are_not_looked_at_unless_asked_for(task, small):
     )
 
 
+def test_source_labels_of_minus_one_are_labels_like_others(task, small):
+    seen = []
+
+    def loss(outputs, labels):
+        seen.append(labels.tolist())
+        return (outputs[:, 0] - labels).square().mean()
+
+    signs = 2.0 * task.labels - 1.0
+    known = torch.where(torch.arange(24) < 5, 3.0, -1.0)
+    source = DataLoader(TensorDataset(task.rows, signs), batch_size=40)
+    target = DataLoader(TensorDataset(task.rows[:24], known), batch_size=24)
+    fit(DeepAdaptation(small, "1", loss=loss, semi_supervised=True), PairedLoader(source, target))
+    assert seen == [[*signs.tolist(), *[3.0] * 5]]
+
+
+@pytest.mark.parametrize("discrepancy", ["cmd", None])
+def test_with_domain_norm_a_network_ends_with_the_target_s_statistics(task, discrepancy):
+    network = nn.Sequential(nn.BatchNorm1d(4, momentum=1.0), nn.Sigmoid(), nn.Linear(4, 2))
+    module = DeepAdaptation(network, "1", discrepancy=discrepancy, domain_norm=True)
+    fit(module, one_step(task))
+    torch.testing.assert_close(network[0].running_mean, (task.rows[:24] + 1.0).mean(0))
+    torch.testing.assert_close(module._statistics.statistics_0_running_mean, task.rows.mean(0))
+
+
 def test_batch_norm_sees_the_mixture_or_with_domain_norm_each_domain(task):
     def trained(**settings):
         network = nn.Sequential(nn.BatchNorm1d(4, momentum=1.0), nn.Sigmoid(), nn.Linear(4, 2))
@@ -240,6 +271,15 @@ def test_curves_are_logged(task, small, tmp_path):
     orders = {f"distance/{order}" for order in range(1, 6)}
     wanted = {"source_loss", "distance", "weight", "accuracy", "validation_loss", "validation_accuracy"} | orders
     assert wanted | {"target_accuracy"} <= names
+
+
+def test_curves_of_two_moment_distances_are_told_apart(task, small, tmp_path):
+    logger = pl.loggers.CSVLogger(tmp_path)
+    fit(DeepAdaptation(small, "1", discrepancy=["cmd", "coral", "cv-cmd"]), one_step(task), logger=logger)
+    (path,) = tmp_path.rglob("metrics.csv")
+    names = set(path.read_text().splitlines()[0].split(","))
+    assert {f"distance/{place}/{order}" for place in (1, 3) for order in range(1, 6)} <= names
+    assert "distance/1" not in names
 
 
 def test_no_target_accuracy_without_labels_given_for_it(task, small):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import InvalidInputError, InvalidTypeError
@@ -134,6 +136,10 @@ def adapt(
 
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
+    if not any(weight.requires_grad for weight in model.parameters()):
+        raise InvalidInputError("model has no weight that may change; set requires_grad_() of what is to be trained.")
+    if gradient_clip is not None and not 0.0 < gradient_clip < math.inf:
+        raise InvalidInputError(f"gradient_clip must be a number above 0 or None, got {gradient_clip!r}.")
     if patience is not None and source_validation is None:
         raise InvalidInputError(
             f"patience={patience!r} needs labelled rows to look at; give them as source_validation=loader."
@@ -165,6 +171,9 @@ def adapt(
         "domain_norm": domain_norm,
         "semi_supervised": semi_supervised,
     }
+    run.asked.update(_described(objective | {"layer": layer, "discrepancy": discrepancy}))
+    if random_state is not None:
+        run.asked["random_state"] = repr(random_state)
     limits = {"patience": patience, "gradient_clip_val": gradient_clip}
     with kept_random_state(), quiet():
         seed = _read_seed(random_state)
@@ -176,7 +185,9 @@ def adapt(
             first, second = (
                 (None, None) if checkpoint is None else (Path(checkpoint, "source"), Path(checkpoint, "target"))
             )
-            plain = run.train(partial(_module, network, layer, None, **objective), first, **limits)
+            # The source's encoder keeps the source's statistics; the second stage finds the target's.
+            alone = objective | {"domain_norm": False}
+            plain = run.train(partial(_module, network, layer, None, **alone), first, **limits)
             # As new: a run that is resumed here has not drawn what the first stage drew.
             seed_everything(seed)
             # Two optimizers that take turns leave weights of the other without a gradient.
@@ -196,14 +207,17 @@ class _Run:
     checkpoint_every: int | None
     on_epoch: Callable[[dict[str, float]], None] | None
     settings: dict[str, Any]
+    asked: dict[str, str] = field(default_factory=dict)
 
     def train(
         self, make: Callable[[PairedLoader], DeepAdaptation], folder: str | Path | None, **settings: Any
     ) -> nn.Module:
         """Return the network of the module that is made for these loaders, trained."""
         pairs = PairedLoader(self.source_loader, self.target_loader, steps=self.steps)
+        if len(pairs) == 0:
+            raise InvalidInputError("source_loader and target_loader give no batch; give rows, or smaller batches.")
         module = make(pairs)
-        module.on_epoch = self.on_epoch
+        module.on_epoch, module.asked = self.on_epoch, self.asked
         last = None if folder is None else _last_checkpoint(folder, self.checkpoint_every)
         every = min(LOG_EVERY, len(pairs))
         trainer = _trainer(last, log_every_n_steps=every, **self.settings, **settings)
@@ -215,11 +229,12 @@ class _Run:
 
 def _module(model: nn.Module, layer: Any, discrepancy: Any, pairs: PairedLoader, **settings: Any) -> DeepAdaptation:
     """The module of one training run."""
+    from momentalign.training.deep.alignment import read_weights
     from momentalign.training.deep.module import DeepAdaptation
     from momentalign.training.deep.separation import GAMMA, DomainSeparation
 
     if isinstance(discrepancy, str) and discrepancy == "dsn":
-        gamma = settings.pop("weight") * GAMMA
+        gamma = read_weights(settings.pop("weight"), 1)[0] * GAMMA
         return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **settings)
     example = _example(model, pairs) if _names_dann(discrepancy) else None
     return DeepAdaptation(model, layer, discrepancy=discrepancy, example=example, **settings)
@@ -230,6 +245,17 @@ def _second_stage(model: nn.Module, layer: Any, loss: Loss | None, pairs: Paired
     from momentalign.training.deep.adda import ADDA
 
     return ADDA(model, layer, example=_example(model, pairs), loss=loss)
+
+
+def _described(settings: dict[str, Any]) -> dict[str, str]:
+    """Settings in words, to be compared with those of a checkpoint; what only code can express is left out."""
+    values = {name: list(value) if isinstance(value, (list, tuple)) else [value] for name, value in settings.items()}
+    plain = (bool, int, float, str, type(None))
+    return {
+        name: repr(parts) if isinstance(settings[name], (list, tuple)) else repr(parts[0])
+        for name, parts in values.items()
+        if all(isinstance(part, plain) for part in parts)
+    }
 
 
 def _last_checkpoint(folder: str | Path, every: int | None) -> LastCheckpoint:
@@ -258,10 +284,14 @@ def _names_dann(discrepancy: object) -> bool:
 
 
 def _example(model: nn.Module, pairs: PairedLoader) -> Any:
-    """Inputs of the first source batch, where the network is."""
+    """Inputs of the first source batch, where the network is and of its precision."""
     inputs, _ = labelled(pairs.peek(), "source_loader")
     parameter = next(model.parameters(), None)
-    return inputs.to(parameter.device) if isinstance(inputs, Tensor) and parameter is not None else inputs
+    if not isinstance(inputs, Tensor) or parameter is None:
+        return inputs
+    # A stage in another precision leaves the network in it; batches follow only once a Trainer hands them out.
+    both_real = inputs.is_floating_point() and parameter.is_floating_point()
+    return inputs.to(parameter.device, parameter.dtype if both_real else None)
 
 
 def _read_device(device: str, devices: int) -> dict[str, Any]:
@@ -308,7 +338,7 @@ def _fit(
 
     from momentalign.training.deep.lightning import interruptible
 
-    given = {domain: loader for domain, loader in validation.items() if loader is not None}
+    given = {domain: _as_loader(loader) for domain, loader in validation.items() if loader is not None}
     module.validation_domains = list(given)
     found = None if last is None else last.found()
     try:
@@ -316,3 +346,8 @@ def _fit(
             trainer.fit(module, pairs, list(given.values()) or None, ckpt_path=found)
     except SIGTERMException:
         raise SystemExit(TERMINATED) from None
+
+
+def _as_loader(batches: Iterable[Any]) -> Iterable[Any]:
+    """What Lightning takes for one loader; it would take a list for as many loaders as it has batches."""
+    return DataLoader(batches, batch_size=None) if isinstance(batches, (list, tuple)) else batches  # type: ignore[arg-type]

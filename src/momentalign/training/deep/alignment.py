@@ -27,7 +27,7 @@ from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignW
 from momentalign.networks.layers import activation_interval, find_layer
 from momentalign.training.deep.ranks import number_of_ranks
 
-__all__ = ["Alignment", "Discrepancy", "read_layers"]
+__all__ = ["Alignment", "Discrepancy", "read_layers", "read_weights"]
 
 Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Discrepancy: TypeAlias = Literal["cmd", "cv-cmd", "mmd", "coral", "dann"] | Distance | None
@@ -39,6 +39,8 @@ ADVERSARY = (100,)
 
 def read_layers(model: nn.Module, layer: str | Sequence[str]) -> list[str]:
     """Return the names of the layers to align, each of which the network has."""
+    if not isinstance(layer, (str, Sequence)):
+        raise InvalidTypeError(f"layer must be the name of a layer, or several, got {layer!r}; try layer='fc'.")
     names = [layer] if isinstance(layer, str) else list(layer)
     if not names or len(set(names)) != len(names):
         raise InvalidInputError(f"layer must name one or more different layers, got {layer!r}; try layer='fc'.")
@@ -81,7 +83,9 @@ class Alignment(nn.Module):
         super().__init__()
         several = isinstance(discrepancy, Sequence) and not isinstance(discrepancy, str)
         chosen: list[Any] = list(discrepancy) if several else [discrepancy]  # type: ignore[arg-type]
-        self.weights = _read_weights(weight, len(chosen))
+        if not chosen:
+            raise InvalidInputError("discrepancy is empty; give a distance, or None for the plain network.")
+        self.weights = read_weights(weight, len(chosen))
         self.layers = list(layers)
 
         def build(name: str, kind: Discrepancy) -> Distance:
@@ -112,12 +116,13 @@ class Alignment(nn.Module):
 
     @torch.no_grad()
     def orders(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the CMD of every order, with the layer's name where there is more than one."""
+        """Return the CMD of every order, with the layer's name and the distance's place where there are several."""
         terms: dict[str, Tensor] = {}
         for name, losses in zip(self.layers, self._losses, strict=True):
-            for loss in losses:
+            several = sum(isinstance(loss, CMDLoss) for loss in losses) > 1
+            for place, loss in enumerate(losses, 1):
                 if isinstance(loss, CMDLoss):
-                    path = f"{name}/" if len(self.layers) > 1 else ""
+                    path = (f"{name}/" if len(self.layers) > 1 else "") + (f"{place}/" if several else "")
                     values = _terms(loss, source[name].detach(), target[name].detach())
                     terms |= {f"distance/{path}{order}": value for order, value in enumerate(values, 1)}
         return terms
@@ -142,7 +147,8 @@ class Alignment(nn.Module):
         return [loss for loss in self.modules_of_losses if isinstance(loss, CMDLoss)]
 
 
-def _read_weights(weight: Any, count: int) -> list[float]:
+def read_weights(weight: Any, count: int) -> list[float]:
+    """Return one weight for each of so many distances."""
     weights = list(weight) if isinstance(weight, Sequence) and not isinstance(weight, str) else [weight] * count
     if len(weights) != count:
         raise InvalidInputError(f"weight has {len(weights)} numbers for {count} distances; give one for each.")

@@ -144,6 +144,7 @@ class DeepAdaptation(pl.LightningModule):
         self.validation_domains: Sequence[str] = ("source", "target")
         self.history: list[dict[str, float]] = []
         self.on_epoch: Callable[[dict[str, float]], None] | None = None
+        self.asked: dict[str, str] = {}  # settings that a run that goes on must share with its checkpoint
         self._schedule = read_schedule(schedule)
         self._statistics = SourceStatistics(model) if domain_norm else None
         self._optimizer = _read_optimizer(optimizer, learning_rate)
@@ -179,7 +180,7 @@ class DeepAdaptation(pl.LightningModule):
 
     def both_passes(self, source: Any, target: Any) -> tuple[Pass, Pass | None]:
         """Send both domains through the network, as one batch where they can be one; none where it is not needed."""
-        if not (self.alignment.needed or self.semi_supervised):
+        if not (self.alignment.needed or self.semi_supervised or self._statistics is not None):
             return self.one_pass(source), None
         if self._statistics is not None:
             with self._statistics.lent_to(self.model):
@@ -215,10 +216,10 @@ class DeepAdaptation(pl.LightningModule):
         """The mean loss of all rows with a label."""
         outputs = source.outputs
         if self.semi_supervised and target is not None:
-            known = labelled(target_batch, "target_loader")[1].to(labels.dtype)
-            outputs, labels = torch.cat([outputs, target.outputs]), torch.cat([labels, known])
-            if self.loss is not None:
-                outputs, labels = outputs[labels != UNKNOWN], labels[labels != UNKNOWN]
+            known, others = labelled(target_batch, "target_loader")[1].to(labels.dtype), target.outputs
+            if self.loss is not None:  # It may not know that there are labels to pass over.
+                known, others = known[known != UNKNOWN], others[known != UNKNOWN]
+            outputs, labels = torch.cat([outputs, others]), torch.cat([labels, known])
         if self.loss is not None:
             return self.loss(outputs, labels)
         return cross_entropy(outputs, labels, ignore_index=UNKNOWN)
@@ -325,6 +326,7 @@ class DeepAdaptation(pl.LightningModule):
         random = self._outside_validation or RandomState.now()
         checkpoint[STATE] = {
             "random": gathered(random.as_dict()),
+            "asked": self.asked,
             "intervals": self.alignment.intervals(),
             "history": self.history,
             "sums": None if self._sums is None else self._sums.cpu(),
@@ -336,6 +338,12 @@ class DeepAdaptation(pl.LightningModule):
         state = checkpoint.get(STATE)
         if state is None:
             return
+        for name, before in state.get("asked", {}).items():
+            if self.asked.get(name, before) != before:
+                raise InvalidInputError(
+                    f"checkpoint holds a run with {name}={before}, not {self.asked[name]}; give another folder, or the "
+                    "same settings to go on."
+                )
         self.alignment.set_intervals(state["intervals"])
         self.history = [dict(epoch) for epoch in state["history"]]
         self._sums = None if state["sums"] is None else state["sums"].to(self.device)
