@@ -155,6 +155,45 @@ def test_figures_are_logged_every_so_many_pairs(small, task):
     assert module.optimizers()[1].param_groups[0]["betas"] == (0.5, 0.999)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_discriminator_is_of_the_type_of_the_codes(small, task, dtype):
+    rows = task._replace(rows=task.rows.to(dtype))
+    loaders = rows.source_loader(), rows.target_loader()
+    adapted = adapt(small.to(dtype), "1", *loaders, discrepancy="adda", max_epochs=1, random_state=0)
+    assert {weight.dtype for weight in adapted.parameters()} == {dtype}
+    assert not torch.equal(adapted[0].weight, small[0].weight)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("64-true", torch.float64), ("bf16-true", torch.bfloat16)])
+def test_the_second_stage_follows_the_precision_of_the_first(small, task, tmp_path, precision, dtype):
+    """Rows are of 32 bits and stay so: it is Lightning that hands them out in another precision."""
+
+    def run():
+        loaders = task.source_loader(), task.target_loader()
+        settings = {"precision": precision, "max_epochs": 2, "random_state": 0, "checkpoint": tmp_path}
+        return states(adapt(small, "1", *loaders, discrepancy="adda", **settings))
+
+    first = run()
+    assert {value.dtype for value in first.values()} == {dtype}
+    assert same(run(), first)  # from the checkpoints of both stages
+
+
+def test_words_stay_whole_numbers_and_have_codes_of_the_precision(task):
+    words = nn.Sequential(nn.Embedding(9, 3), nn.Flatten(), nn.Linear(12, 2))
+    source = [(task.rows.long().abs(), task.labels)]
+    target = [task.rows.long().abs() + 1]
+    adapted = adapt(words, "1", source, target, discrepancy="adda", precision="64-true", max_epochs=1, random_state=0)
+    assert adapted[0].weight.dtype == torch.float64
+
+
+def test_a_parameter_of_whole_numbers_says_nothing_of_the_precision(small, task):
+    small.register_parameter("count", nn.Parameter(torch.tensor(3), requires_grad=False))
+    assert not next(small.parameters()).is_floating_point()
+    loaders = task.source_loader(), task.target_loader()
+    adapted = adapt(small, "1", *loaders, discrepancy="adda", max_epochs=1, random_state=0)
+    assert adapted.count == 3
+
+
 def test_settings_that_cannot_work(small, task):
     with pytest.raises(InvalidInputError, match="ADDA cuts the network at one layer"):
         ADDA(small, ["0", "1"], example=task.rows)

@@ -240,6 +240,84 @@ def test_what_is_no_example_or_no_output_is_refused(tmp_path):
         export_onnx(Wrapped(lambda rows: (rows, rows)), torch.randn(3, 4), tmp_path / "network.onnx")
 
 
+def test_what_is_no_network_is_refused(tmp_path):
+    path = tmp_path / "network"
+    save_weights(nn.Linear(2, 2), path)
+    before = path.read_bytes()
+    for call in (
+        lambda: export_onnx(3, torch.zeros(1, 2), path),
+        lambda: save_weights(3, path),
+        lambda: load_weights(3, path),
+    ):
+        with pytest.raises(InvalidTypeError, match=r"^model must be a torch\.nn\.Module, got 3\.$"):
+            call()
+    assert path.read_bytes() == before
+
+
+def test_half_precision_is_compared_as_precisely_as_it_is(tmp_path):
+    torch.manual_seed(0)
+    path = tmp_path / "network.onnx"
+    network = nn.Sequential(nn.Linear(40, 80), nn.Sigmoid(), nn.Linear(80, 20)).half()
+    inputs = 5.0 * torch.randn(30, 40).half()
+    export_onnx(network, inputs, path)
+    (outputs,) = onnxruntime.InferenceSession(path).run(["outputs"], {"inputs": inputs.numpy()})
+    assert outputs.dtype == np.float16
+    np.testing.assert_allclose(outputs, network(inputs).detach().numpy(), rtol=0.0, atol=0.01)
+    path.unlink()
+    with pytest.raises(InvalidInputError, match=r"is not the same in ONNX: .* or works in half precision\.$"):
+        export_onnx(Wrapped(lambda rows: rows + torch.rand_like(rows)), inputs, path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("function", "kind"), [(lambda rows: rows > 0, np.bool_), (lambda rows: rows.argmax(1), int)])
+def test_answers_leave_as_onnx_too(tmp_path, function, kind):
+    path = tmp_path / "network.onnx"
+    inputs = torch.randn(5, 3)
+    export_onnx(Wrapped(function), inputs, path)
+    (outputs,) = onnxruntime.InferenceSession(path).run(["outputs"], {"inputs": inputs.numpy()})
+    assert outputs.dtype == kind
+    assert np.array_equal(outputs, function(inputs).numpy())
+
+
+def test_answers_that_differ_are_refused(tmp_path):
+    with pytest.raises(InvalidInputError, match="for 1 rows outputs differ by 1;"):
+        export_onnx(Wrapped(lambda rows: torch.rand_like(rows) > 0.5), torch.zeros(1, 200), tmp_path / "network.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Inside(nn.Module):
+    """Numbers of 32 bits outside, shorter ones inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(4, 2).bfloat16()
+
+    def forward(self, rows):
+        return self.part(rows.bfloat16()).float()
+
+
+@pytest.mark.parametrize(
+    ("network", "dtype", "message"),
+    [
+        (
+            nn.Linear(4, 2).bfloat16(),
+            torch.bfloat16,
+            r"example is bfloat16 of shape \(3, 4\), .* give model\.float\(\)",
+        ),
+        (
+            Wrapped(lambda rows: rows.bfloat16()),
+            torch.float32,
+            r"the output of model is bfloat16 of shape \(3, 4\), .* give model\.float\(\)",
+        ),
+        (Inside(), torch.float32, r"model Inside cannot be checked in onnxruntime \(NotImplemented: .*to float32\.$"),
+    ],
+)
+def test_numbers_that_onnxruntime_does_not_know_are_refused(tmp_path, network, dtype, message):
+    with pytest.raises(InvalidInputError, match=message):
+        export_onnx(network, torch.randn(3, 4).to(dtype), tmp_path / "network.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_library_that_is_not_installed(monkeypatch, tmp_path, name):
     monkeypatch.setitem(sys.modules, name, None)

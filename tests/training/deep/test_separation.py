@@ -146,6 +146,17 @@ def test_a_decoder_of_ones_own(small, task):
         wrong.both_passes(task.rows[:10], task.rows[:8])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(4,), (1, 2, 2)])
+def test_the_decoder_is_of_the_type_of_the_inputs(task, dtype, shape):
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.Sigmoid(), nn.Linear(6, 2)).to(dtype)
+    rows = task._replace(rows=task.rows.to(dtype).reshape(-1, *shape))
+    loaders = rows.source_loader(), rows.target_loader()
+    adapted = adapt(network, "2", *loaders, discrepancy="dsn", max_epochs=1, random_state=0)
+    assert {weight.dtype for weight in adapted.parameters()} == {dtype}
+    assert not torch.equal(adapted[1].weight, network[1].weight)
+
+
 def test_a_shift_of_a_whole_row_costs_nothing():
     rows = torch.rand(3, 2, 4)
     assert scale_invariant_error(rows, rows + torch.rand(3, 1, 1)).item() == pytest.approx(0.0, abs=1e-12)

@@ -100,8 +100,9 @@ class ADDA(DeepAdaptation):
         self.automatic_optimization = False
         self.encoder = find_encoder(model, read_one_layer(model, layer, "ADDA"), example)
         self.source = copy.deepcopy(model).requires_grad_(False)
-        self.discriminator = _discriminator([self.encoder.width, *hidden])
         self._freeze()
+        codes = self._source_pass(example)[1]
+        self.discriminator = _discriminator([self.encoder.width, *hidden]).to(codes)
 
     def _freeze(self) -> None:
         """Keep batch norm and dropout of what is not trained as they are in use."""

@@ -32,7 +32,7 @@ __all__ = ["export_onnx", "load_weights", "save_weights"]
 
 DIGEST = "momentalign_sha256"
 ROWS_TRIED = (1, 2, 5)
-TOLERANCE = 1e-4
+TOLERANCE, HALF_TOLERANCE = 1e-4, 1e-2
 # What torch.onnx says about torch's own files; the last two about recurrent layers.
 OF_TORCH_ITSELF = (
     (".*LeafSpec", FutureWarning),
@@ -95,7 +95,7 @@ def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
     """Write a network in eval mode to an ONNX file that takes any number of rows; the network is not touched.
 
     The file is written only if onnxruntime gives the same outputs for several numbers of rows, up to 1e-4 of the
-    largest. The graph's input is called ``inputs``, its output ``outputs``.
+    largest (1e-2 in half precision). The graph's input is called ``inputs``, its output ``outputs``.
 
     Parameters
     ----------
@@ -115,18 +115,27 @@ def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
     True
     """
     _need_onnx()
+    _need_module(model)
     if not isinstance(example, Tensor) or example.ndim < 1 or len(example) == 0:
         raise InvalidTypeError(f"example must be a tensor with at least one row of inputs, got {example!r:.80}.")
     network = copy.deepcopy(model).cpu().eval().requires_grad_(False)
     inputs = example.detach().cpu()
-    _outputs(network, inputs)
+    _refuse_type(inputs, "example")
+    _refuse_type(_outputs(network, inputs), "the output of model")
     graph = _graph(network, inputs)
+    session = _session(graph, network)
     for rows in ROWS_TRIED:
-        _check_graph(graph, network, _repeated(inputs, rows))
+        _check_outputs(session, network, _repeated(inputs, rows))
     _write(Path(path), graph)
 
 
+def _need_module(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
+
+
 def _state(model: nn.Module) -> dict[str, Tensor]:
+    _need_module(model)
     state = model.state_dict()
     for name, value in state.items():
         if not isinstance(value, Tensor):
@@ -210,6 +219,17 @@ def _outputs(network: nn.Module, inputs: Tensor) -> Tensor:
     )
 
 
+def _refuse_type(values: Tensor, name: str) -> None:
+    """Raise an error for numbers of a type that onnxruntime cannot be given or give."""
+    try:
+        values.numpy()
+    except TypeError as error:
+        raise InvalidTypeError(
+            f"{name} is {_described(values)}, a type that cannot be checked in onnxruntime; "
+            "give model.float() and example.float()."
+        ) from error
+
+
 def _repeated(inputs: Tensor, rows: int) -> Tensor:
     """So many rows, over and over."""
     return inputs[torch.arange(rows) % len(inputs)]
@@ -272,29 +292,49 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _check_graph(graph: bytes, network: nn.Module, inputs: Tensor) -> None:
+def _session(graph: bytes, network: nn.Module) -> Any:
+    from onnxruntime import InferenceSession, SessionOptions  # type: ignore[import-untyped]
+    from onnxruntime.capi.onnxruntime_pybind11_state import (  # type: ignore[import-untyped]
+        Fail,
+        InvalidGraph,
+        RuntimeException,
+    )
+    from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as Unsupported
+
+    options = SessionOptions()
+    options.log_severity_level = 4
+    try:
+        return InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    except (Fail, InvalidGraph, RuntimeException, Unsupported) as error:
+        raise InvalidInputError(
+            f"model {type(network).__name__} cannot be checked in onnxruntime ({_reason(error)}); "
+            "change the part named there, or its numbers to float32."
+        ) from error
+
+
+def _check_outputs(session: Any, network: nn.Module, inputs: Tensor) -> None:
     expected = _outputs(network, inputs)
-    outputs = _run(graph, inputs)
-    difference = float(np.abs(outputs - expected.numpy()).max()) if outputs.shape == expected.shape else math.inf
-    if not difference <= TOLERANCE * float(expected.abs().max()):
+    outputs = _run(session, inputs)
+    difference = math.inf
+    if outputs.shape == expected.shape:
+        difference = float((torch.from_numpy(outputs).double() - expected.double()).abs().max())
+    tolerance = HALF_TOLERANCE if expected.dtype == torch.float16 else TOLERANCE
+    if not difference <= tolerance * float(expected.double().abs().max()):
         raise InvalidInputError(
             f"model {type(network).__name__} is not the same in ONNX: for {len(inputs)} rows outputs differ by "
-            f"{difference:g}; look for a part that depends on the number of rows or is random in eval mode."
+            f"{difference:g}; look for a part that depends on the number of rows, is random in eval mode or works in "
+            "half precision."
         )
 
 
-def _run(graph: bytes, inputs: Tensor) -> NDArray[Any]:
+def _run(session: Any, inputs: Tensor) -> NDArray[Any]:
     """What onnxruntime gives; nothing where it cannot run the graph on so many rows."""
-    from onnxruntime import InferenceSession, SessionOptions  # type: ignore[import-untyped]
-    from onnxruntime.capi.onnxruntime_pybind11_state import (  # type: ignore[import-untyped]
+    from onnxruntime.capi.onnxruntime_pybind11_state import (
         Fail,
         InvalidArgument,
         RuntimeException,
     )
 
-    options = SessionOptions()
-    options.log_severity_level = 4
-    session = InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     try:
         return np.asarray(session.run(["outputs"], {"inputs": inputs.numpy()})[0])
     except (Fail, InvalidArgument, RuntimeException):

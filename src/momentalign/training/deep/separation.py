@@ -122,7 +122,7 @@ class DomainSeparation(DeepAdaptation):
         encoder = find_encoder(model, name, example)
         self.private_source = _private_encoder(model, encoder.weights)
         self.private_target = _private_encoder(model, encoder.weights)
-        self.decoder = make_decoder(encoder.width, example.shape[1:]) if decoder is None else decoder
+        self.decoder = make_decoder(encoder.width, example.shape[1:]).to(example) if decoder is None else decoder
         self._separation: list[Tensor] = []
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
