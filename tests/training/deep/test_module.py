@@ -297,6 +297,30 @@ def test_regression_has_no_accuracy(task):
     assert module.history[-1]["source_loss"] < 0.7 * module.history[0]["source_loss"]
 
 
+@pytest.mark.parametrize(
+    ("discrepancy", "settings"),
+    [
+        ("cmd", {"schedule": lambda progress: math.nan}),
+        ("cmd", {"learning_rate": 1e9}),
+        ("mmd", {"learning_rate": 1e30}),
+    ],
+)
+def test_a_network_that_diverges_is_not_blamed_on_the_data(task, discrepancy, settings):
+    network = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    pairs = PairedLoader(task.source_loader(8), task.target_loader(8))
+    module = DeepAdaptation(network, "1", discrepancy=discrepancy, interval=(0.0, 1.0), optimizer="sgd", **settings)
+    with pytest.raises(DivergedError, match=r"training diverged: .*; lower learning_rate or weight"):
+        fit(module, pairs)
+
+
+def test_data_that_are_not_finite_are_blamed(task, small):
+    rows = task.rows.clone()
+    rows[30] = math.nan
+    source = DataLoader(TensorDataset(rows, task.labels), batch_size=8)
+    with pytest.raises(InvalidInputError, match="source holds NaN or infinite values"):
+        fit(DeepAdaptation(small, "1"), PairedLoader(source, task.target_loader(8)))
+
+
 def test_divergence_is_an_error(task, small):
     with pytest.raises(DivergedError, match="the source loss is nan in epoch 1; lower learning_rate"):
         fit(DeepAdaptation(small, "1", loss=lambda outputs, labels: outputs.sum() * math.nan), one_step(task))

@@ -37,6 +37,7 @@ OptimizerName: TypeAlias = Literal["adam", "adadelta", "adagrad", "sgd"]
 OptimizerChoice: TypeAlias = OptimizerName | Callable[[Iterable[nn.Parameter]], Any]
 UNKNOWN = -1  # the label of a target row that has none
 STATE = "momentalign"
+LARGEST_ACTIVATION = 1e6  # beyond it no network learns
 
 
 class Pass(NamedTuple):
@@ -171,12 +172,26 @@ class DeepAdaptation(pl.LightningModule):
         total, distance = source_loss, torch.zeros_like(source_loss)
         factor = self._schedule(min(self.trainer.global_step / self._steps, 1.0))
         if target is not None and self.alignment.needed:
-            weighted, distance = self.alignment(source.activations, target.activations)
+            weighted, distance = self._aligned(source, target, [inputs, inputs_of(batch[1])])
             total = source_loss + factor * weighted
         self._add_up(source_loss.detach(), distance)
         if (self.trainer.global_step + 1) % self._log_every == 0:
             self._log_step(source, target, labels, source_loss.detach(), distance, factor)
         return total
+
+    def _aligned(self, source: Pass, target: Pass, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        """The distances; what makes them fail after the first step may be the network, not the data."""
+        try:
+            weighted, distance = self.alignment(source.activations, target.activations)
+        except InvalidInputError as error:
+            largest = _largest([*source.activations.values(), *target.activations.values()])
+            if self.trainer.global_step == 0 or largest < LARGEST_ACTIVATION or not math.isfinite(_largest(inputs)):
+                raise
+            raise DivergedError(
+                f"training diverged: activations are as large as {largest:g} after step {self.trainer.global_step}; "
+                "lower learning_rate or weight, clip the gradients, or take a precision with more digits."
+            ) from error
+        return weighted, distance
 
     def both_passes(self, source: Any, target: Any) -> tuple[Pass, Pass | None]:
         """Send both domains through the network, as one batch where they can be one; none where it is not needed."""
@@ -350,6 +365,12 @@ class DeepAdaptation(pl.LightningModule):
         self._count = state["count"]
         loop = checkpoint.get("loops", {}).get("fit_loop", {}).get("state_dict", {})
         self._resumed = {"random": state["random"], "loader": loop.get("combined_loader", [])}
+
+
+def _largest(values: Iterable[Any]) -> float:
+    """The largest absolute value of all tensors, NaN where there is one."""
+    found = [value.detach().abs().max().float() for value in values if isinstance(value, Tensor) and value.numel()]
+    return float(torch.stack(found).max()) if found else 0.0
 
 
 def layer_widths(model: nn.Module, layers: Sequence[str], inputs: Any) -> dict[str, int]:
