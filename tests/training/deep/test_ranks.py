@@ -17,16 +17,19 @@ from torch.utils.data import DataLoader, TensorDataset
 from momentalign.training.deep.adapt import adapt
 torch.set_num_threads(1)
 
-def train(devices, batch_size, discrepancy, checkpoint, epochs=2):
+def train(devices, batch_size, kind, checkpoint, epochs=2):
     drawn = torch.Generator().manual_seed(0)
     rows, labels = torch.randn(64, 4, generator=drawn, dtype=torch.float64), torch.arange(64) % 2
     source = DataLoader(TensorDataset(rows, labels), batch_size=batch_size)
-    target = DataLoader(rows[:48] * 2 + 1, batch_size=batch_size)
+    # All known labels fall to the first of two ranks.
+    known = torch.where(torch.arange(48) % 2 == 0, torch.arange(48) // 2 % 2, -1)
+    target = DataLoader(TensorDataset(rows[:48] * 2 + 1, known), batch_size=batch_size)
     torch.manual_seed(1)
     network = nn.Sequential(nn.Linear(4, 6), nn.Sigmoid(), nn.Linear(6, 2)).double()
     history = []
     adapted = adapt(
-        network, "1", source, target, discrepancy=discrepancy, precision="64-true", max_epochs=epochs, device="cpu",
+        network, "1", source, target, discrepancy="cv-cmd" if kind == "cv-cmd" else "cmd", precision="64-true",
+        semi_supervised=kind == "some labels", max_epochs=epochs, device="cpu",
         devices=devices, optimizer="sgd", learning_rate=0.5, random_state=0, on_epoch=history.append,
         source_validation=source, checkpoint=checkpoint, checkpoint_every=3,
     )
@@ -34,10 +37,10 @@ def train(devices, batch_size, discrepancy, checkpoint, epochs=2):
 
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
-    for discrepancy in ("cmd", "cv-cmd"):
-        found = {"two": train(2, 8, discrepancy, folder / discrepancy)}
+    for kind in ("cmd", "cv-cmd", "some labels"):
+        found = {"two": train(2, 8, kind, folder / kind)}
         if os.environ.get("LOCAL_RANK", "0") == "0":
-            (folder / f"{discrepancy}.json").write_text(json.dumps(found))
+            (folder / f"{kind}.json").write_text(json.dumps(found))
 """
 
 
@@ -50,9 +53,9 @@ def test_two_processes_train_as_one(tmp_path):
     assert done.returncode == 0, done.stderr
     names = {"__name__": "program"}
     exec(PROGRAM, names)  # noqa: S102
-    for discrepancy in ("cmd", "cv-cmd"):
-        one = names["train"](1, 16, discrepancy, None)
-        two = json.loads((tmp_path / f"{discrepancy}.json").read_text())["two"]
+    for kind in ("cmd", "cv-cmd", "some labels"):
+        one = names["train"](1, 16, kind, None)
+        two = json.loads((tmp_path / f"{kind}.json").read_text())["two"]
         for found, expected in zip(two["weights"], one["weights"], strict=True):
             torch.testing.assert_close(torch.tensor(found), torch.tensor(expected), rtol=0, atol=1e-10)
         for found, expected in zip(two["history"], one["history"], strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -24,7 +25,7 @@ from momentalign.training.deep.domain_norm import SourceStatistics
 from momentalign.training.deep.lightning import pl
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.random_state import RandomState
-from momentalign.training.deep.ranks import gathered, of_this_rank
+from momentalign.training.deep.ranks import gathered, of_this_rank, share_of_rank
 from momentalign.training.deep.schedules import Schedule, read_schedule
 from momentalign.training.recipe import Optimizer
 from momentalign.training.stack import LARGEST_LOSS
@@ -228,16 +229,16 @@ class DeepAdaptation(pl.LightningModule):
         return Pass(outputs, activations)
 
     def _source_loss(self, source: Pass, labels: Tensor, target: Pass | None, target_batch: Any) -> Tensor:
-        """The mean loss of all rows with a label."""
-        outputs = source.outputs
-        if self.semi_supervised and target is not None:
-            known, others = labelled(target_batch, "target_loader")[1].to(labels.dtype), target.outputs
-            if self.loss is not None:  # It may not know that there are labels to pass over.
-                known, others = known[known != UNKNOWN], others[known != UNKNOWN]
-            outputs, labels = torch.cat([outputs, others]), torch.cat([labels, known])
-        if self.loss is not None:
-            return self.loss(outputs, labels)
-        return cross_entropy(outputs, labels, ignore_index=UNKNOWN)
+        """The mean loss of all rows with a label, of all ranks."""
+        loss = self.loss or partial(cross_entropy, ignore_index=UNKNOWN)
+        if not self.semi_supervised or target is None:
+            return loss(source.outputs, labels)
+        known, others = labelled(target_batch, "target_loader")[1].to(labels.dtype), target.outputs
+        rows = len(labels) + (known != UNKNOWN).sum()
+        if self.loss is not None:  # It may not know that there are labels to pass over.
+            known, others = known[known != UNKNOWN], others[known != UNKNOWN]
+        mean = loss(torch.cat([source.outputs, others]), torch.cat([labels, known]))
+        return mean * share_of_rank(rows, like=mean.detach())
 
     def _add_up(self, source_loss: Tensor, distance: Tensor) -> None:
         figures = torch.stack([source_loss.float(), distance.float()])

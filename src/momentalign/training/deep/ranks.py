@@ -19,7 +19,7 @@ from torch.utils.data import (
 from momentalign.errors import InvalidInputError
 from momentalign.training.deep.balanced import BalancedSampler
 
-__all__ = ["gathered", "number_of_ranks", "of_this_rank", "sharded", "shared"]
+__all__ = ["gathered", "number_of_ranks", "of_this_rank", "sharded", "share_of_rank", "shared"]
 
 State = TypeVar("State")
 
@@ -46,6 +46,16 @@ def of_this_rank(states: Sequence[State]) -> State:
             "go on with as many devices as before."
         )
     return states[dist.get_rank() if number_of_ranks() > 1 else 0]
+
+
+def share_of_rank(rows: int | torch.Tensor, *, like: torch.Tensor) -> torch.Tensor | float:
+    """Return what a mean over this rank's rows counts where means of ranks are averaged to that of all rows."""
+    if number_of_ranks() == 1:
+        return 1.0
+    own = torch.as_tensor(rows, dtype=like.dtype, device=like.device)
+    total = own.clone()
+    dist.all_reduce(total)
+    return own * number_of_ranks() / total
 
 
 def shared(value: State) -> State:
