@@ -197,12 +197,13 @@ def test_from_half_of_the_way_on_source_batches_follow_the_target(digit_folder, 
 
 
 def test_shares_are_followed_only_where_they_are_far_from_equal(digit_folder, followed):
-    away = train_aligned(digit_folder, FOLLOWING)
+    recipe = replace(FOLLOWING, batch_size=10, steps=4, epochs=4)
+    away = train_aligned(digit_folder, recipe)
     ((_, shares),) = followed
     assert away == pytest.approx(float((shares - 0.1).abs().sum()) / 2, abs=1e-6)
-    train_aligned(digit_folder, replace(FOLLOWING, follow_beyond=away - 0.01))
+    train_aligned(digit_folder, replace(recipe, follow_beyond=away - 0.001))
     assert len(followed) == 2
-    train_aligned(digit_folder, replace(FOLLOWING, follow_beyond=away + 0.01))
+    train_aligned(digit_folder, replace(recipe, follow_beyond=away + 0.001))
     assert len(followed) == 2
 
 

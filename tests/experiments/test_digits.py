@@ -112,7 +112,9 @@ def test_an_update_of_all_rows_is_measured_by_fewer():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are of POSIX")
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long)]
+)
 def test_an_interrupted_command_says_so(digit_folder, tmp_path, number, code):
     """Lightning alone would leave with code 1 and no word."""
     folder = ["--data", str(digit_folder), "--out", str(tmp_path / "page.html")]

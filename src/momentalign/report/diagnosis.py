@@ -22,7 +22,8 @@ from momentalign.diagnosis.features import FeatureChange, compare_features
 from momentalign.diagnosis.permutation import MomentShift, compare_moments
 from momentalign.diagnosis.tables import FEWEST_ROWS, Samples, Table, read_samples
 from momentalign.diagnosis.verdict import conclude
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError
+from momentalign.monitoring.inputs import read_random
 from momentalign.report.diagnosis_page import diagnosis_page
 from momentalign.report.page import write_page
 from momentalign.version import __version__
@@ -115,7 +116,7 @@ def diagnose(
         raise InvalidInputError(
             f"n_permutations must be a whole number of at least 1, got {n_permutations!r}; try 1000."
         )
-    random = _random(random_state)
+    random = read_random(random_state)
     samples = read_samples(X_source, X_target, feature_names)
     # Threads of one product or tree would only wait for each other where other work is running.
     with threadpool_limits(limits=1):
@@ -207,17 +208,6 @@ def _findings(samples: Samples, alpha: float, n_permutations: int, random: np.ra
             "scikit-learn": sklearn.__version__,
         },
     }
-
-
-def _random(random_state: object) -> np.random.Generator:
-    try:
-        if isinstance(random_state, bool):
-            raise TypeError
-        return np.random.default_rng(random_state)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidTypeError(
-            f"random_state must be a whole number of at least 0, a Generator or None, got {random_state!r}; try 0."
-        ) from None
 
 
 def _moments(
