@@ -219,6 +219,11 @@ def test_a_frozen_network_is_refused(task, small, discrepancy):
         run(task, small.requires_grad_(False), discrepancy=discrepancy)
 
 
+def test_statistics_of_each_domain_are_not_asked_of_adda(task, small):
+    with pytest.raises(InvalidInputError, match="domain_norm=True has no place in 'adda'"):
+        run(task, small, discrepancy="adda", domain_norm=True)
+
+
 def test_loaders_without_any_batch_are_refused(small):
     with pytest.raises(InvalidInputError, match="source_loader and target_loader give no batch"):
         adapt(small, "1", [], [], device="cpu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -134,16 +134,25 @@ def adapt(
     """
     from momentalign.training.deep.lightning import quiet
 
-    if not isinstance(model, nn.Module):
-        raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
-    if not any(weight.requires_grad for weight in model.parameters()):
-        raise InvalidInputError("model has no weight that may change; set requires_grad_() of what is to be trained.")
-    if gradient_clip is not None and not 0.0 < gradient_clip < math.inf:
-        raise InvalidInputError(f"gradient_clip must be a number above 0 or None, got {gradient_clip!r}.")
+    _refuse_settings(model, discrepancy, domain_norm=domain_norm, gradient_clip=gradient_clip)
     if patience is not None and source_validation is None:
         raise InvalidInputError(
             f"patience={patience!r} needs labelled rows to look at; give them as source_validation=loader."
         )
+    objective: dict[str, Any] = {
+        "weight": weight,
+        "schedule": schedule,
+        "n_moments": n_moments,
+        "interval": interval,
+        "loss": loss,
+        "optimizer": optimizer,
+        "learning_rate": learning_rate,
+        "domain_norm": domain_norm,
+        "semi_supervised": semi_supervised,
+    }
+    named = {"layer": layer, "discrepancy": discrepancy} | (
+        {} if random_state is None else {"random_state": random_state}
+    )
     run = _Run(
         source_loader,
         target_loader,
@@ -159,21 +168,8 @@ def adapt(
             "logs": logs,
             **_read_device(device, devices),
         },
+        asked=_described(objective | named),
     )
-    objective: dict[str, Any] = {
-        "weight": weight,
-        "schedule": schedule,
-        "n_moments": n_moments,
-        "interval": interval,
-        "loss": loss,
-        "optimizer": optimizer,
-        "learning_rate": learning_rate,
-        "domain_norm": domain_norm,
-        "semi_supervised": semi_supervised,
-    }
-    run.asked.update(_described(objective | {"layer": layer, "discrepancy": discrepancy}))
-    if random_state is not None:
-        run.asked["random_state"] = repr(random_state)
     limits = {"patience": patience, "gradient_clip_val": gradient_clip}
     with kept_random_state(), quiet():
         seed = _read_seed(random_state)
@@ -182,18 +178,24 @@ def adapt(
         if discrepancy != "adda":
             adapted = run.train(partial(_module, network, layer, discrepancy, **objective), checkpoint, **limits)
         else:
-            first, second = (
-                (None, None) if checkpoint is None else (Path(checkpoint, "source"), Path(checkpoint, "target"))
-            )
-            # The source's encoder keeps the source's statistics; the second stage finds the target's.
-            alone = objective | {"domain_norm": False}
-            plain = run.train(partial(_module, network, layer, None, **alone), first, **limits)
-            # As new: a run that is resumed here has not drawn what the first stage drew.
-            seed_everything(seed)
-            # Two optimizers that take turns leave weights of the other without a gradient.
-            strategy = "ddp_find_unused_parameters_true" if devices * num_nodes > 1 else "auto"
-            adapted = run.train(partial(_second_stage, plain, layer, loss), second, patience=None, strategy=strategy)
+            first = partial(_module, network, layer, None, **objective)
+            second = partial(_second_stage, layer=layer, loss=loss)
+            adapted = run.train_twice(first, second, checkpoint, seed, several=devices * num_nodes > 1, **limits)
     return adapted.eval()
+
+
+def _refuse_settings(model: object, discrepancy: object, *, domain_norm: bool, gradient_clip: float | None) -> None:
+    if not isinstance(model, nn.Module):
+        raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
+    if not any(weight.requires_grad for weight in model.parameters()):
+        raise InvalidInputError("model has no weight that may change; set requires_grad_() of what is to be trained.")
+    if gradient_clip is not None and not 0.0 < gradient_clip < math.inf:
+        raise InvalidInputError(f"gradient_clip must be a number above 0 or None, got {gradient_clip!r}.")
+    if domain_norm and discrepancy == "adda":
+        raise InvalidInputError(
+            "domain_norm=True has no place in 'adda', whose second network finds the target's statistics by itself; "
+            "leave it out."
+        )
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class _Run:
     checkpoint_every: int | None
     on_epoch: Callable[[dict[str, float]], None] | None
     settings: dict[str, Any]
-    asked: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, str]
 
     def train(
         self, make: Callable[[PairedLoader], DeepAdaptation], folder: str | Path | None, **settings: Any
@@ -226,6 +228,25 @@ class _Run:
             _fit(trainer, module, pairs, self.validation, last)
         return module.model.cpu()
 
+    def train_twice(
+        self,
+        first: Callable[[PairedLoader], DeepAdaptation],
+        second: Callable[[nn.Module, PairedLoader], DeepAdaptation],
+        folder: str | Path | None,
+        seed: int,
+        *,
+        several: bool,
+        **limits: Any,
+    ) -> nn.Module:
+        """Return the network of the second stage, which begins with that of the first."""
+        folders = [None, None] if folder is None else [Path(folder, "source"), Path(folder, "target")]
+        plain = self.train(first, folders[0], **limits)
+        # As new: a run that is resumed here has not drawn what the first stage drew.
+        seed_everything(seed)
+        # Two optimizers that take turns leave weights of the other without a gradient.
+        strategy = "ddp_find_unused_parameters_true" if several else "auto"
+        return self.train(partial(second, plain), folders[1], patience=None, strategy=strategy)
+
 
 def _module(model: nn.Module, layer: Any, discrepancy: Any, pairs: PairedLoader, **settings: Any) -> DeepAdaptation:
     """The module of one training run."""
@@ -240,7 +261,7 @@ def _module(model: nn.Module, layer: Any, discrepancy: Any, pairs: PairedLoader,
     return DeepAdaptation(model, layer, discrepancy=discrepancy, example=example, **settings)
 
 
-def _second_stage(model: nn.Module, layer: Any, loss: Loss | None, pairs: PairedLoader) -> DeepAdaptation:
+def _second_stage(model: nn.Module, pairs: PairedLoader, *, layer: Any, loss: Loss | None) -> DeepAdaptation:
     """The module of ADDA's second stage, on a network trained on the source."""
     from momentalign.training.deep.adda import ADDA
 
