@@ -7,10 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.figure import Figure
-from momentalign.data.benchmarks import Problem, load_artificial
-from momentalign.data.generators import make_artificial
 from momentalign.errors import DataNotFoundError
-from momentalign.experiments.artificial import OURS, PAPER, Setting, run
+from momentalign.paper.artificial import OURS, PAPER, Setting, run
+from momentalign.paper.problems import Problem, load_artificial, make_artificial
 
 SEEDS = 20
 

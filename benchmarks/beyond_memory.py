@@ -82,8 +82,8 @@ def run_apart(folder: Path, method: str) -> tuple[float, dict[str, float]]:
 
 def train(folder: Path, method: str) -> dict[str, float]:
     """Train on the files and return seconds and accuracy on the target."""
-    from momentalign.data.chunked_rows import NpyChunks
     from momentalign.estimators.classifier import MANNClassifier
+    from momentalign.tables.chunks import NpyChunks
 
     model = MANNClassifier(
         discrepancy=None if method == "plain" else method, max_epochs=EPOCHS, device="cpu", random_state=0

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import momentalign as ma
 from benchmarks.figure import Figure
-from momentalign.data.spectra import FIELD, Calibration, Instrument, calibration_transfer, standard_normal_variate
+from momentalign.paper.spectra import FIELD, Calibration, Instrument, calibration_transfer, standard_normal_variate
 
 PAIRS = {
     "field": FIELD,

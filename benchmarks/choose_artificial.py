@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from momentalign.data.benchmarks import load_artificial
-from momentalign.experiments.artificial import OURS, PAPER, run
+from momentalign.paper.artificial import OURS, PAPER, run
+from momentalign.paper.problems import load_artificial
 
 CANDIDATES = (
     PAPER,

@@ -18,14 +18,14 @@ from joblib import Parallel, delayed
 
 from benchmarks.__main__ import BESIDE
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.estimators.inputs import joined_task
-from momentalign.experiments.review_cells import TASKS, ReviewTask, read_task, recipe_of
+from momentalign.estimators.combination import aggregation_coefficients
+from momentalign.estimators.domains import joined_task
+from momentalign.evaluation.importance import importance_weights
 from momentalign.networks.shallow import Layer, probabilities
-from momentalign.scores.aggregation import aggregation_coefficients
-from momentalign.scores.importance import importance_weights
+from momentalign.paper.sentiment import TASKS, ReviewTask, read_task, recipe_of
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.rules import Rule, balanced_weight, density_ratio, network_score
-from momentalign.training.recipe import Member, Task
+from momentalign.training.config import Member, Task
 from momentalign.training.stack import train_stack
 
 WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)

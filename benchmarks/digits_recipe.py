@@ -7,7 +7,7 @@ at, and the score that choices go by. docs/paper.md quotes trials of the same ki
 import json
 import sys
 
-from momentalign.experiments.digit_cells import TASKS, compute
+from momentalign.paper.digits import TASKS, compute
 
 CHANGES = {
     "as it is": {},

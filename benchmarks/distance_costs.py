@@ -16,8 +16,8 @@ from torch import Tensor
 
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.discrepancies.correlation import CORALLoss
-from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.coral import CORALLoss
+from momentalign.discrepancies.mmd import MMDLoss
 
 ROWS, WIDTH, TURNS = 1000, 256, 15
 

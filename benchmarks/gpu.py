@@ -23,9 +23,9 @@ from torch import Tensor, nn
 import momentalign as ma
 from benchmarks.distances import eager_cmd, step
 from benchmarks.figure import Figure
-from momentalign.data.benchmarks import CATEGORIES, load_reviews
 from momentalign.networks.shallow import outputs
-from momentalign.training.recipe import Member, Recipe, Task
+from momentalign.paper.problems import CATEGORIES, load_reviews
+from momentalign.training.config import Member, Recipe, Task
 from momentalign.training.stack import train_tasks
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from momentalign.experiments.tables import average_ranks
+from momentalign.paper.tables import average_ranks
 
 KEPT = Path(__file__).parent / "results" / "objects.json"
 BALANCED = "cv-cmd, classes balanced"  # what the command did before its CV-CMD followed the target's classes

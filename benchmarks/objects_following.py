@@ -13,11 +13,9 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from momentalign.experiments.object_cells import FOLLOWING, METHODS, N_CLASSES, distance_of
-from momentalign.experiments.object_features import ObjectFeatures, open_features
-from momentalign.experiments.object_heads import HeadTask, train_heads
-from momentalign.experiments.objects import TASKS
-from momentalign.training.recipe import Member
+from momentalign.paper.object_heads import HeadTask, ObjectFeatures, open_features, train_heads
+from momentalign.paper.objects import FOLLOWING, METHODS, N_CLASSES, TASKS, distance_of
+from momentalign.training.config import Member
 
 ALIGNING = ("mmd", "coral", "dann", "fp-cmd", "cv-cmd")
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.__main__ import BESIDE
-from momentalign.experiments.review_cells import TASKS, compute_all, identity
 from momentalign.journal import Journal, cell_key
+from momentalign.paper.sentiment import TASKS, compute_all, identity
 
 SETTINGS: dict[str, dict[str, Any]] = {
     **{f"CORAL, weight {weight:g}": {"method": "coral", "weight": weight} for weight in (1.0, 1e1, 1e2, 1e3, 1e4, 1e5)},

@@ -22,12 +22,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from momentalign.data.device_batches import DeviceBatches
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.discrepancies.several_domains import multi_domain_cmd
-from momentalign.experiments.digit_cells import digits_on_device
-from momentalign.experiments.digit_networks import CLASSES, RECIPE, WIDTH, Recipe, accuracy_of
-from momentalign.networks.digit_cnn import EMBEDDING_INTERVAL, DigitCNN
+from momentalign.paper.augmentation import DeviceBatches
+from momentalign.paper.digit_networks import CLASSES, EMBEDDING_INTERVAL, RECIPE, WIDTH, DigitCNN, Recipe, accuracy_of
+from momentalign.paper.digits import digits_on_device
 
 DOMAINS = ("mnist", "mnist-m", "svhn", "synth")
 TARGETS = ("mnist", "mnist-m", "svhn")

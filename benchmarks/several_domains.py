@@ -26,12 +26,12 @@ from scipy import sparse
 from benchmarks.__main__ import BESIDE
 from benchmarks.figure import Figure, interleaved
 from benchmarks.growth import exponent
-from momentalign.data.benchmarks import CATEGORIES
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.several_domains import MultiDomainCMDLoss
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.experiments.review_cells import ReviewTask, read_task, recipe_of, starts
-from momentalign.training.recipe import Member, Task
+from momentalign.paper.problems import CATEGORIES
+from momentalign.paper.sentiment import ReviewTask, read_task, recipe_of, starts
+from momentalign.training.config import Member, Task
 from momentalign.training.stack import train_stack
 
 DOMAINS = (2, 4, 8, 16)

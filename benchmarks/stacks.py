@@ -19,13 +19,13 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.distances import eager_cmd
 from benchmarks.figure import Figure, interleaved
-from momentalign.data.benchmarks import load_reviews
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.networks.shallow import initial_layers
-from momentalign.training import compiled
-from momentalign.training.batched import BatchedEngine
-from momentalign.training.recipe import Member, Recipe, Task
+from momentalign.paper.problems import load_reviews
+from momentalign.training import compiled_engine as compiled
+from momentalign.training.config import Member, Recipe, Task
 from momentalign.training.stack import train_stack
+from momentalign.training.torch_engine import BatchedEngine
 
 RECIPE = Recipe(initializer="lecun_uniform")
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import momentalign as ma
 from benchmarks.figure import Figure, interleaved
-from momentalign.discrepancies.fused.kernels import sample_statistics
+from momentalign.moments.loops import sample_statistics
 
 ROWS, WIDTH, BATCH, ORDER = 1_000_000, 50, 10_000, 5
 

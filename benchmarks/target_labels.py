@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 import momentalign as ma
 from benchmarks.__main__ import BESIDE
 from benchmarks.figure import Figure
-from momentalign.data.benchmarks import load_reviews
 from momentalign.errors import DataNotFoundError
 from momentalign.files import replace_file
+from momentalign.paper.problems import load_reviews
 from momentalign.report.svg import Frame, Picture, axes, label, line, marks, standalone
 
 KEPT = Path(__file__).parent / "results" / "target_labels.json"

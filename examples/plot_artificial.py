@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import momentalign as ma
-from momentalign.data.generators import make_artificial
+from momentalign.paper.problems import make_artificial
 
 problem = make_artificial(seed=0)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import dump_svmlight_file
 
-from momentalign.data.benchmarks import load_reviews
+from momentalign.paper.problems import load_reviews
 
 ROWS, WORDS = 2000, 200
 

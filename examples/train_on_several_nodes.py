@@ -27,7 +27,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 import momentalign as ma
-from momentalign.data.generators import make_artificial
+from momentalign.paper.problems import make_artificial
 
 STEPS = 400
 

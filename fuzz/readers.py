@@ -7,10 +7,9 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from momentalign.data.tables.reading import read_chunks, read_table
 from momentalign.errors import MomentAlignError
-from momentalign.training.checkpoints import read_folder
-from momentalign.training.tensors import unpack_tensors
+from momentalign.files import read_folder, unpack_tensors
+from momentalign.tables.read import read_chunks, read_table
 
 __all__ = ["SEEDS", "TARGETS", "try_bytes"]
 
@@ -71,7 +70,7 @@ def _archive() -> list[bytes]:
 def _folder() -> list[bytes]:
     import numpy as np
 
-    from momentalign.training.checkpoints import write_folder
+    from momentalign.files import write_folder
 
     with tempfile.TemporaryDirectory() as folder:
         write_folder(folder, {"a": np.arange(3.0), "b": np.ones((2, 2), np.float32)}, {"text": "ü"})

@@ -199,7 +199,7 @@ def test_an_error_of_clearing_up_after_an_interruption_is_an_interruption(fault,
     """As of a pool of processes that is stopped while it starts."""
     script = f"""
 import os, sys
-from momentalign.cli.root import app, main
+from momentalign.cli.main import app, main
 
 @app.command()
 def work():

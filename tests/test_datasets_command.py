@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from momentalign.data.catalogue import ARTIFICIAL, DATA_SETS, find_data_set
+from momentalign.paper.catalogue import ARTIFICIAL, DATA_SETS, find_data_set
 
 serve = runpy.run_path(str(Path(__file__).with_name("local_server.py")))["serve"]
 COMMAND = [sys.executable, "-m", "momentalign", "datasets"]

@@ -24,7 +24,7 @@ class PeerTask(NamedTuple):
 
 def write_task(path: Path) -> None:
     """Write the reviews' first 2,000 books and kitchen articles, and the other kitchen articles to test on."""
-    from momentalign.data.benchmarks import load_reviews
+    from momentalign.paper.problems import load_reviews
 
     reviews = load_reviews()
     books, kitchen = reviews.rows["books"][:TRAINING_ROWS], reviews.rows["kitchen"]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign import MANNClassifier
-from momentalign.data.pairing import batches
+from momentalign.training.config import batches
 
 
 def train(

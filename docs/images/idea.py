@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import momentalign as ma
-from momentalign.data.generators import make_artificial
+from momentalign.paper.problems import make_artificial
 
 plt.rcParams["svg.hashsalt"] = "momentalign"
 plt.rcParams["svg.fonttype"] = "none"

@@ -6,22 +6,21 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from momentalign.data.text import DomainVectorizer
     from momentalign.discrepancies.adversarial import AdversarialLoss
     from momentalign.discrepancies.central_moment import CMDLoss, cmd, cmd_terms
-    from momentalign.discrepancies.correlation import CORALLoss, coral
-    from momentalign.discrepancies.maximum_mean import MMDLoss, mmd
+    from momentalign.discrepancies.coral import CORALLoss, coral
+    from momentalign.discrepancies.mmd import MMDLoss, mmd
     from momentalign.discrepancies.several_domains import MultiDomainCMDLoss, multi_domain_cmd
     from momentalign.estimators.bounds import error_bound
     from momentalign.estimators.classifier import MANNClassifier
     from momentalign.estimators.persistence import load
     from momentalign.estimators.regressor import MANNRegressor
-    from momentalign.estimators.transfer_components import TransferComponentAnalysis
-    from momentalign.moments.running import Moments
+    from momentalign.estimators.tca import TransferComponentAnalysis
+    from momentalign.moments.streaming import Moments
     from momentalign.monitoring.monitor import DriftMonitor
     from momentalign.report.diagnosis import diagnose
-    from momentalign.selection.label_free import LabelFreeSearch
-    from momentalign.selection.search import ReverseValidationSearch
+    from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
+    from momentalign.tables.text import DomainVectorizer
     from momentalign.training.deep.adapt import adapt
     from momentalign.training.deep.export import export_onnx, load_weights, save_weights
     from momentalign.training.deep.loaders import PairedLoader
@@ -34,30 +33,30 @@ _HOMES = {
     "__version__": "momentalign.version",
     "AdversarialLoss": "momentalign.discrepancies.adversarial",
     "CMDLoss": "momentalign.discrepancies.central_moment",
-    "CORALLoss": "momentalign.discrepancies.correlation",
+    "CORALLoss": "momentalign.discrepancies.coral",
     "DeepAdaptation": "momentalign.training.deep.module",
-    "DomainVectorizer": "momentalign.data.text",
+    "DomainVectorizer": "momentalign.tables.text",
     "DriftMonitor": "momentalign.monitoring.monitor",
-    "LabelFreeSearch": "momentalign.selection.label_free",
+    "LabelFreeSearch": "momentalign.selection.search",
     "MANNClassifier": "momentalign.estimators.classifier",
     "MANNRegressor": "momentalign.estimators.regressor",
-    "MMDLoss": "momentalign.discrepancies.maximum_mean",
+    "MMDLoss": "momentalign.discrepancies.mmd",
     "MomentMetric": "momentalign.training.deep.metric",
-    "Moments": "momentalign.moments.running",
+    "Moments": "momentalign.moments.streaming",
     "MultiDomainCMDLoss": "momentalign.discrepancies.several_domains",
     "PairedLoader": "momentalign.training.deep.loaders",
     "ReverseValidationSearch": "momentalign.selection.search",
-    "TransferComponentAnalysis": "momentalign.estimators.transfer_components",
+    "TransferComponentAnalysis": "momentalign.estimators.tca",
     "adapt": "momentalign.training.deep.adapt",
     "cmd": "momentalign.discrepancies.central_moment",
     "cmd_terms": "momentalign.discrepancies.central_moment",
-    "coral": "momentalign.discrepancies.correlation",
+    "coral": "momentalign.discrepancies.coral",
     "diagnose": "momentalign.report.diagnosis",
     "error_bound": "momentalign.estimators.bounds",
     "export_onnx": "momentalign.training.deep.export",
     "load": "momentalign.estimators.persistence",
     "load_weights": "momentalign.training.deep.export",
-    "mmd": "momentalign.discrepancies.maximum_mean",
+    "mmd": "momentalign.discrepancies.mmd",
     "multi_domain_cmd": "momentalign.discrepancies.several_domains",
     "save_weights": "momentalign.training.deep.export",
 }

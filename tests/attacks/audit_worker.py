@@ -16,7 +16,7 @@ from torch import nn
 import momentalign as ma
 from momentalign.errors import MomentAlignError
 from momentalign.training.deep.checkpoint import SafetensorsIO
-from momentalign.workflow.model_folder import load_model
+from momentalign.workflow.model import load_model
 
 FAMILIES = {
     "compile", "ctypes", "exec", "http", "import", "marshal", "pickle", "shutil", "socket", "subprocess", "tempfile",

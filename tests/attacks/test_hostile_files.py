@@ -15,8 +15,8 @@ import pytest
 from safetensors.numpy import load as read_arrays
 
 import momentalign as ma
+from momentalign import files as checkpoints
 from momentalign.errors import DamagedFileError, DataNotFoundError
-from momentalign.training import checkpoints
 
 REFUSALS = (DamagedFileError, DataNotFoundError)
 

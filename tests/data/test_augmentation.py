@@ -6,8 +6,8 @@ import warnings
 import pytest
 import torch
 
-from momentalign.data.augmentation import Augmentation, augment, blur, crop_and_mirror, standardize, to_float
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.paper.augmentation import Augmentation, augment, blur, crop_and_mirror, standardize, to_float
 
 EVERYTHING = Augmentation(
     rotation=20.0,

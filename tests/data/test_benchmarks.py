@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from momentalign.data import benchmarks
-from momentalign.data.benchmarks import load_artificial
-from momentalign.data.catalogue import ARTIFICIAL, find_file
 from momentalign.errors import DamagedFileError, DataNotFoundError
+from momentalign.paper import problems as benchmarks
+from momentalign.paper.catalogue import ARTIFICIAL, find_file
+from momentalign.paper.problems import load_artificial
 
 
 @pytest.fixture

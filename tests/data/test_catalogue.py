@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from momentalign.data import catalogue
-from momentalign.data.catalogue import CATALOGUE, BenchmarkFile, data_folder
 from momentalign.errors import DataNotFoundError
+from momentalign.paper import catalogue
+from momentalign.paper.catalogue import CATALOGUE, BenchmarkFile, data_folder
 
 
 def test_every_known_file_is_listed_once_and_described():

@@ -4,8 +4,8 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from momentalign.data.chunked_rows import ArrayChunks, FileChunks, NpyChunks
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
+from momentalign.tables.chunks import ArrayChunks, FileChunks, NpyChunks
 
 
 @pytest.fixture

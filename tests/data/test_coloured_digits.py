@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from momentalign.data.coloured_digits import blend, load_photographs, make_mnist_m
-from momentalign.data.digits import load_mnist, load_mnist_m
 from momentalign.errors import InvalidInputError
+from momentalign.paper.digits_data import blend, load_mnist, load_mnist_m, load_photographs, make_mnist_m
 
 
 @pytest.fixture

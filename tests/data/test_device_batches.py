@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from momentalign.data.augmentation import Augmentation
-from momentalign.data.device_batches import DeviceBatches, prepared
 from momentalign.errors import InvalidInputError
+from momentalign.paper.augmentation import Augmentation, DeviceBatches, prepared
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from momentalign.data import digits
-from momentalign.data.digits import grey_to_colour, load_mnist, load_mnist_m, load_svhn
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.paper import digits_data as digits
+from momentalign.paper.digits_data import grey_to_colour, load_mnist, load_mnist_m, load_svhn
 
 LOADERS = {"MNIST": load_mnist, "SVHN": load_svhn, "MNIST-M": load_mnist_m}
 IDX = {"train": "train", "test": "t10k"}

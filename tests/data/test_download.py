@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from momentalign.data import download as module
-from momentalign.data.download import download, file_sha256, mirrored
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.paper import download as module
+from momentalign.paper.download import download, file_sha256, mirrored
 
 serve = runpy.run_path(str(Path(__file__).parents[1] / "local_server.py"))["serve"]
 CONTENT = bytes(range(256)) * 3000
@@ -238,7 +238,7 @@ def test_more_bytes_than_expected_are_refused(site, tmp_path, chunked):
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from momentalign.data.download import download
+from momentalign.paper.download import download
 from momentalign.errors import InvalidInputError
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:

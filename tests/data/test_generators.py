@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from momentalign.data.generators import make_artificial
+from momentalign.paper.problems import make_artificial
 
 
 def test_same_seed_same_points_and_other_seed_other_points():

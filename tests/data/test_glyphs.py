@@ -7,10 +7,9 @@ import matplotlib
 import numpy as np
 import pytest
 
-from momentalign.data import glyphs
-from momentalign.data.glyphs import CELL, PENS, REACH, SHIPPED_FONTS, glyph_bank
-from momentalign.data.pen_digits import ALPHABETS
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.paper import synthetic_digits as glyphs
+from momentalign.paper.synthetic_digits import ALPHABETS, CELL, PENS, REACH, SHIPPED_FONTS, glyph_bank
 
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 SQUARE = np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 20.0], [0.0, 20.0]])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from momentalign.data.image_files import cut_pictures, decode_picture, read_idx
 from momentalign.errors import DamagedFileError
+from momentalign.paper.image_files import cut_pictures, decode_picture, read_idx
 
 
 def _idx(array):

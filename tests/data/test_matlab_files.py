@@ -6,8 +6,8 @@ import pytest
 from scipy import sparse
 from scipy.io import loadmat, savemat
 
-from momentalign.data.matlab_files import read_mat
 from momentalign.errors import DamagedFileError
+from momentalign.paper.image_files import read_mat
 
 TYPES = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
 
@@ -125,7 +125,7 @@ def test_the_pieces_those_cases_are_made_of_are_right(path):
 
 
 def test_a_few_bytes_that_unfold_to_very_many_are_refused(path, monkeypatch):
-    monkeypatch.setattr("momentalign.data.matlab_files.LARGEST", 10**6)
+    monkeypatch.setattr("momentalign.paper.image_files.LARGEST", 10**6)
     _file(path, _element(15, zlib.compress(_matrix(bytes(2 * 10**6), shape=(2000, 1000)))))
     with pytest.raises(DamagedFileError, match="cut off or too large"):
         read_mat(path, ("some",))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from momentalign.data.office import CENTRE, CROPS, DOMAINS, View, cut_views, load_features, load_pictures
 from momentalign.errors import DamagedFileError, DataNotFoundError
+from momentalign.paper.office import CENTRE, CROPS, DOMAINS, View, cut_views, load_features, load_pictures
 
 
 def jpeg(pixels):

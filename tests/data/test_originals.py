@@ -17,14 +17,13 @@ import pytest
 from PIL import Image
 from scipy import sparse
 
-from momentalign.data import originals
-from momentalign.data.benchmarks import load_artificial, load_reviews
-from momentalign.data.catalogue import CATALOGUE, DATA_SETS, Original, find_data_set, find_file
-from momentalign.data.coloured_digits import load_photographs
-from momentalign.data.digits import load_mnist, load_mnist_m
-from momentalign.data.office import load_pictures
-from momentalign.data.originals import get, look, save_arrays, tar_members
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.paper import originals
+from momentalign.paper.catalogue import CATALOGUE, DATA_SETS, Original, find_data_set, find_file
+from momentalign.paper.digits_data import load_mnist, load_mnist_m, load_photographs
+from momentalign.paper.office import load_pictures
+from momentalign.paper.originals import get, look, save_arrays, tar_members
+from momentalign.paper.problems import load_artificial, load_reviews
 
 serve = runpy.run_path(str(Path(__file__).parents[1] / "local_server.py"))["serve"]
 

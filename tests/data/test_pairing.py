@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from momentalign.data.pairing import balanced_order, batches, order_by_shares, paired_batches
 from momentalign.errors import InvalidInputError
+from momentalign.training.config import balanced_order, batches, order_by_shares, paired_batches
 
 sizes = st.integers(1, 200)
 

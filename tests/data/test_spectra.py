@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from momentalign.data.spectra import (
+from momentalign.errors import InvalidInputError
+from momentalign.paper.spectra import (
     BANDS,
     FIELD,
     FINE,
@@ -16,7 +17,6 @@ from momentalign.data.spectra import (
     pure_spectra,
     standard_normal_variate,
 )
-from momentalign.errors import InvalidInputError
 
 # A slit of less than a step of the grid: light as it is.
 PERFECT = Instrument(resolution=0.01)

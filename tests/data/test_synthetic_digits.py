@@ -9,12 +9,21 @@ import pytest
 import torch
 from torch import nn
 
-from momentalign.data.augmentation import standardize, to_float
-from momentalign.data.digit_scene import SIDE, Dice, photograph_digits
-from momentalign.data.digits import load_svhn
-from momentalign.data.glyphs import CELL, GlyphBank, glyph_bank
-from momentalign.data.synthetic_digits import BLOCK, make_synth_digits, synth_block, synth_blocks
 from momentalign.errors import InvalidInputError
+from momentalign.paper.augmentation import standardize, to_float
+from momentalign.paper.digits_data import load_svhn
+from momentalign.paper.synthetic_digits import (
+    BLOCK,
+    CELL,
+    SIDE,
+    Dice,
+    GlyphBank,
+    glyph_bank,
+    make_synth_digits,
+    photograph_digits,
+    synth_block,
+    synth_blocks,
+)
 
 # What the first block of seed 0 began with when the generator was written.
 LABELS = [6, 3, 0, 6, 6, 6, 9, 6, 8, 7, 1, 0]

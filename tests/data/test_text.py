@@ -15,8 +15,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
 from momentalign import MANNClassifier
-from momentalign.data.text import DomainVectorizer
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.tables.text import DomainVectorizer
 
 WORDS = ["plot", "hero", "dull", "great", "page", "blade", "pan", "sharp", "rust", "handle"]
 BOOKS = ["a great plot", "dull, dull page", "great hero; great end", "The hero is dull"]

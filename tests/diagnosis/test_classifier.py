@@ -4,8 +4,8 @@ import pytest
 from scipy import sparse, stats
 from sklearn.metrics import roc_auc_score
 
-from momentalign.diagnosis.classifier import area_error, area_under_curve, tell_apart
-from momentalign.diagnosis.tables import read_samples
+from momentalign.evaluation.domain_classifier import area_error, area_under_curve, tell_apart
+from momentalign.evaluation.samples import read_samples
 
 
 def found(source, target, **options):

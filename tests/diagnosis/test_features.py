@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from momentalign.diagnosis.features import adjusted, compare_features
-from momentalign.diagnosis.tables import read_samples
+from momentalign.evaluation.features import adjusted, compare_features
+from momentalign.evaluation.samples import read_samples
 
 ROWS = 600
 

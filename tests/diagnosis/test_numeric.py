@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from momentalign.diagnosis.numeric import compare_numbers, ks_distance, ks_p_value
+from momentalign.evaluation.features import compare_numbers, ks_distance, ks_p_value
 
 
 @pytest.mark.parametrize("whole", [False, True])

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from momentalign.diagnosis.permutation import compare_moments, unit_interval
 from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.evaluation.moment_test import compare_moments, unit_interval
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from momentalign.diagnosis.shapes import BINS, histogram, main_levels
-from momentalign.diagnosis.shares import Level
+from momentalign.evaluation.features import BINS, Level, histogram, main_levels
 
 
 def test_shares_are_those_of_numpy(rng):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from momentalign.diagnosis.shares import compare_categories, proportions_p_value
+from momentalign.evaluation.features import compare_categories, proportions_p_value
 
 
 def words(*counts):

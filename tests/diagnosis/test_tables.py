@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from momentalign.diagnosis.tables import SparseColumns, missing, read_samples
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.evaluation.samples import SparseColumns, missing, read_samples
 
 ROWS = 10
 

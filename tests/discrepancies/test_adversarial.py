@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 import momentalign as ma
 from momentalign.discrepancies.adversarial import stacked_adversarial
 from momentalign.errors import InvalidInputError
-from momentalign.training.objective import adversaries
-from momentalign.training.recipe import Member
+from momentalign.training.config import Member
+from momentalign.training.torch_engine import adversaries
 
 
 @pytest.fixture

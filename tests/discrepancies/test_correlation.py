@@ -3,7 +3,7 @@ import pytest
 import torch
 
 import momentalign as ma
-from momentalign.discrepancies.correlation import stacked_coral
+from momentalign.discrepancies.coral import stacked_coral
 
 
 def _published(source, target):

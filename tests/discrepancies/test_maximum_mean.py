@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import momentalign as ma
-from momentalign.discrepancies import maximum_mean
-from momentalign.discrepancies.maximum_mean import stacked_mmd
+from momentalign.discrepancies import mmd as maximum_mean
+from momentalign.discrepancies.mmd import stacked_mmd
 from momentalign.errors import InvalidInputError
 
 KERNELS = [

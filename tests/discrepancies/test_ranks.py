@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 
 import momentalign as ma
-from momentalign.discrepancies import ranks
-from momentalign.discrepancies.ranks import joined_cmd, joined_range, read_group
+from momentalign.discrepancies import distributed as ranks
+from momentalign.discrepancies.distributed import joined_cmd, joined_range, read_group
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import sample_moments
 

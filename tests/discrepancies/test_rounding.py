@@ -7,7 +7,7 @@ import torch
 
 import momentalign as ma
 from momentalign.discrepancies.central_moment import stacked_terms
-from momentalign.discrepancies.rounding import guarded_norm, guarded_root
+from momentalign.moments.sample import guarded_norm, guarded_root
 
 DTYPES = [torch.float32, torch.float64]
 CROSS = [1, 2, 3]

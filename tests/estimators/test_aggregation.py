@@ -6,10 +6,10 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.errors import InvalidTypeError
-from momentalign.estimators.aggregation import WEIGHTS, train_aggregated
-from momentalign.estimators.inputs import joined_task
+from momentalign.estimators.combination import WEIGHTS, train_aggregated
+from momentalign.estimators.domains import joined_task
 from momentalign.networks.shallow import probabilities
-from momentalign.training.recipe import Recipe, Task
+from momentalign.training.config import Recipe, Task
 from momentalign.training.stack import train_stack
 
 
@@ -83,7 +83,7 @@ def test_networks_are_trained_again_on_all_rows(rng):
 
 
 def found_member(weight):
-    from momentalign.training.recipe import Member
+    from momentalign.training.config import Member
 
     return Member(0, weight, ma.CMDLoss())
 

@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 import momentalign as ma
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.bounds import _margin, _margin_interval, error_bound
-from momentalign.theory.bound_report import KNOWN_PART
+from momentalign.evaluation.bounds import KNOWN_PART
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@ import pandas as pd
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.chunk_labels import BLOCK, ClassLabels, NumberLabels
-from momentalign.estimators.values import fitted_scale
+from momentalign.estimators.labels import BLOCK, ClassLabels, NumberLabels, fitted_scale
 
 
 def _noted(parts):

@@ -8,10 +8,10 @@ from scipy import sparse
 from sklearn.base import clone
 
 import momentalign as ma
-from momentalign.data.chunked_rows import ArrayChunks, FileChunks
-from momentalign.data.held_out import lots
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.training import compiled
+from momentalign.estimators.chunk_reading import lots
+from momentalign.tables.chunks import ArrayChunks, FileChunks
+from momentalign.training import compiled_engine as compiled
 
 ENGINES = {"batched": np.inf, "compiled": 0.0}
 

@@ -10,10 +10,10 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 import momentalign as ma
-from momentalign.estimators import network
-from momentalign.estimators.inputs import read_device
-from momentalign.estimators.network import named_distance
-from momentalign.training import compiled
+from momentalign.estimators import mann as network
+from momentalign.estimators.domains import read_device
+from momentalign.estimators.mann import named_distance
+from momentalign.training import compiled_engine as compiled
 
 DISCREPANCIES = {
     "none": None,

@@ -5,7 +5,7 @@ import pytest
 
 import momentalign as ma
 from momentalign.errors import DamagedFileError
-from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.files import read_folder, write_folder
 
 FORGERIES = {
     "coefficients in a table": lambda arrays: {**arrays, "coefficients": arrays["coefficients"][:, None]},

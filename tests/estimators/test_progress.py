@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from momentalign.estimators.progress import counting_progress, describe, training_progress
+from momentalign.progress import counting_progress, describe, training_progress
 from momentalign.training.stack import EpochReport
 
 

@@ -21,9 +21,9 @@ from sklearn.utils import get_tags
 
 import momentalign as ma
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.estimators import network
+from momentalign.estimators import mann as network
 from momentalign.estimators.regressor import MANNRegressor
-from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.files import read_folder, write_folder
 
 LEARN = {"hidden": (10,), "optimizer": "adam", "learning_rate": 0.03, "max_epochs": 150, "patience": None}
 

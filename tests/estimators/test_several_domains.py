@@ -8,9 +8,8 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.errors import DamagedFileError, InvalidInputError
-from momentalign.estimators.domains import read_domains
-from momentalign.estimators.inputs import joined_task
-from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.estimators.domains import joined_task, read_domains
+from momentalign.files import read_folder, write_folder
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
-from momentalign.data.benchmarks import load_reviews
 from momentalign.errors import DataNotFoundError, InvalidInputError
-from momentalign.estimators import transfer_components
-from momentalign.estimators.transfer_components import TransferComponentAnalysis
+from momentalign.estimators import tca as transfer_components
+from momentalign.estimators.tca import TransferComponentAnalysis
+from momentalign.paper.problems import load_reviews
 
 KERNELS = {"linear": lambda a, b: a @ b.T, "rbf": lambda a, b: rbf_kernel(a, b, gamma=0.2)}
 NAN = float("nan")
@@ -361,7 +361,7 @@ def test_an_unfitted_model_says_so(shifted):
 CHECKS = """
 import json, warnings
 from sklearn.utils.estimator_checks import check_estimator
-from momentalign.estimators.transfer_components import TransferComponentAnalysis
+from momentalign.estimators.tca import TransferComponentAnalysis
 warnings.simplefilter("ignore")
 results = check_estimator(TransferComponentAnalysis(kernel={kernel!r}), on_skip=None, on_fail=None)
 print(json.dumps([(r["check_name"], r["status"], r["expected_to_fail"], repr(r["exception"])) for r in results]))

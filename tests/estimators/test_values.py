@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.values import fitted_scale, read_values
+from momentalign.estimators.labels import fitted_scale, read_values
 
 KINDS = {
     "list": [1, 2.5],

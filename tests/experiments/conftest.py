@@ -8,8 +8,7 @@ from PIL import Image
 from scipy.io import savemat
 from sklearn.datasets import load_digits
 
-from momentalign.data.coloured_digits import make_mnist_m
-from momentalign.data.digits import grey_to_colour
+from momentalign.paper.digits_data import grey_to_colour, make_mnist_m
 
 ROWS = 60
 
@@ -50,5 +49,5 @@ def digit_folder(tmp_path_factory):
 @pytest.fixture
 def few_images(monkeypatch):
     """A test set of SynthDigits that is drawn, and distances that are watched, in no time."""
-    monkeypatch.setattr("momentalign.experiments.digit_cells.SYNTH_TEST_SIZE", 50)
-    monkeypatch.setattr("momentalign.experiments.digit_networks.WATCHED", 20)
+    monkeypatch.setattr("momentalign.paper.digits.SYNTH_TEST_SIZE", 50)
+    monkeypatch.setattr("momentalign.paper.digit_networks.WATCHED", 20)

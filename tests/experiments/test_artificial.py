@@ -6,12 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from momentalign.data.benchmarks import load_artificial
-from momentalign.data.generators import make_artificial
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.artificial import OURS, PAPER, find_setting, label_free_score, run, train
 from momentalign.networks.shallow import Layer, activations, outputs
+from momentalign.paper.artificial import OURS, PAPER, find_setting, label_free_score, run, train
+from momentalign.paper.problems import load_artificial, make_artificial
 
 SHORT = replace(PAPER, plain_epochs=200, aligned_epochs=100)
 

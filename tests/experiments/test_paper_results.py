@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from momentalign.experiments.paper_results import (
+from momentalign.paper.tables import (
     DIGIT_TASKS,
     DIGITS,
     OBJECT_TASKS,
@@ -14,8 +14,8 @@ from momentalign.experiments.paper_results import (
     TABLE_4,
     TABLE_5,
     TASKS,
+    average_ranks,
 )
-from momentalign.experiments.tables import average_ranks
 
 
 def test_every_method_has_every_task_and_every_pair_of_categories_is_one():

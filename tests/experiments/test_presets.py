@@ -5,8 +5,7 @@ import pytest
 from sklearn.base import clone
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.presets import PRESETS, preset
-from momentalign.experiments.sentiment import METHODS
+from momentalign.paper.sentiment import METHODS, PRESETS, preset
 
 
 def test_every_network_of_table_2_has_one():

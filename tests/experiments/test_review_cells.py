@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import momentalign as ma
-from momentalign.experiments import review_cells as cells
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import outputs
+from momentalign.paper import sentiment as cells
 
 pytestmark = pytest.mark.data
 

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.runner import duration_words, run_cells, run_groups
 from momentalign.journal import Journal, cell_key
+from momentalign.paper.runner import duration_words, run_cells, run_groups
 
 CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(4)]
 
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_info
 from momentalign.journal import Journal
-from momentalign.experiments.runner import run_cells
+from momentalign.paper.runner import run_cells
 
 def compute(cell):
     rng = np.random.default_rng(cell["seed"])

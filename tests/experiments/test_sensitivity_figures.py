@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.sensitivity_figures import claims, make_panels, ratios_to_reference
+from momentalign.paper.sensitivity import claims, make_panels, ratios_to_reference
 
 TASKS = ["books->dvd", "books->kitchen", "dvd->books"]
 ORDERS, BETAS, SIZES = list(range(1, 8)), np.linspace(0.3, 1.7, 7).tolist(), [128, 256, 384]

@@ -3,11 +3,11 @@
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments import sensitivity, sentiment
-from momentalign.experiments.review_cells import identity
-from momentalign.experiments.sensitivity_figures import make_panels
-from momentalign.experiments.tables import compare
 from momentalign.journal import Journal, cell_key
+from momentalign.paper import sensitivity, sentiment
+from momentalign.paper.sensitivity import make_panels
+from momentalign.paper.sentiment import identity
+from momentalign.paper.tables import compare
 
 ONE_TASK = [("books", "kitchen")]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.paper_results import (
+from momentalign.paper.tables import (
     DIGITS,
     OBJECTS,
     TABLE_2,
@@ -14,8 +14,6 @@ from momentalign.experiments.paper_results import (
     TABLE_2_RANK,
     TABLE_4,
     TASKS,
-)
-from momentalign.experiments.tables import (
     average_ranks,
     compare,
     latex,

@@ -18,8 +18,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import momentalign as ma
 from momentalign.journal import Journal
-from momentalign.workflow.fitting import fit_files
-from momentalign.workflow.predicting import predict_file
+from momentalign.workflow.fit import fit_files
+from momentalign.workflow.predict import predict_file
 
 IDENTITY = {"what": "golden", "seeds": [0, 1]}
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 from scipy.stats import wasserstein_distance
 
 from momentalign.discrepancies.central_moment import cmd_terms
-from momentalign.theory.error_terms import target_error_terms
+from momentalign.evaluation.bounds import target_error_terms
 from momentalign.theory.moment_bounds import GapBound, lipschitz_gap_bound, polynomial_gap_bound, smooth_gap_bound
 
 UNIT = st.integers(0, 1000).map(lambda whole: whole / 1000)

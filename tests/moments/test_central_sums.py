@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from momentalign.moments.central_sums import CentralSums, dense_sums, merged, no_rows, scaled, sparse_sums
+from momentalign.moments.sums import CentralSums, dense_sums, merged, no_rows, scaled, sparse_sums
 
 
 def test_the_mean_is_kept_below_its_last_digit():

@@ -9,8 +9,8 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments import chunks
-from momentalign.moments.chunks import _without_reading_ahead, is_dask, is_lazy, read_blocks, read_chunks
+from momentalign.moments import readers as chunks
+from momentalign.moments.readers import _without_reading_ahead, is_dask, is_lazy, read_blocks, read_chunks
 
 
 @pytest.fixture

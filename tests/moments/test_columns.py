@@ -8,7 +8,7 @@ import torch
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.moments.columns import column_names, refuse_differing_names
+from momentalign.moments.readers import column_names, refuse_differing_names
 
 FORMS = {
     "frame": lambda frame: frame,

@@ -9,8 +9,8 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments import dask_tree
-from momentalign.moments.chunks import is_dask, is_lazy
+from momentalign.moments import streaming as dask_tree
+from momentalign.moments.readers import is_dask, is_lazy
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import momentalign as ma
-from momentalign.moments.central_sums import CentralSums, dense_sums
-from momentalign.moments.differences import _guarded, _size, difference_terms
+from momentalign.moments.sums import CentralSums, _guarded, _size, dense_sums, difference_terms
 
 EPS = np.finfo(float).eps
 

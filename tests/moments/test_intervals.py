@@ -1,7 +1,7 @@
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.intervals import interval_length
+from momentalign.moments.sample import interval_length
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_loops_are_the_python_they_are_written_in():
 
 def test_loops_keep_their_order_and_divide_as_numpy_does():
     """Other threads run meanwhile; what is compiled is kept beside its source."""
-    from momentalign.moments.running_loops import _compiled
+    from momentalign.moments.loops import _compiled
 
     found = _compiled(quotient)
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -54,7 +54,7 @@ def quotient(one, other):
 
 
 def test_a_loop_sees_nan_and_keeps_it():
-    from momentalign.moments.running_loops import centre
+    from momentalign.moments.loops import centre
 
     mean, rest, sums = np.empty(1), np.empty(1), np.empty((1, 1))
     centre(2.0, np.zeros(1), np.full((2, 1), np.nan), mean, rest, sums)

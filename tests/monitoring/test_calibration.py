@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from momentalign.monitoring import calibration
-from momentalign.monitoring.calibration import Calibration, calibrate
+from momentalign.monitoring import statistics as calibration
+from momentalign.monitoring.statistics import Calibration, calibrate
 
 
 def found(rows, counts, **settings):

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from momentalign.discrepancies.central_moment import cmd_terms
-from momentalign.monitoring.comparison import Differences, central_moments, differences, raw_moments
+from momentalign.monitoring.statistics import Differences, central_moments, differences, raw_moments
 
 ORDERS = 5
 

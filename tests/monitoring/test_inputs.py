@@ -5,7 +5,7 @@ import torch
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.monitoring.inputs import read_names, read_random, read_rows
+from momentalign.monitoring.window import read_names, read_random, read_rows
 
 NAMES = ("a", "b")
 VALUES = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from momentalign.monitoring.judgement import FeatureChange, Judgement
+from momentalign.monitoring.monitor import FeatureChange, Judgement
 
 
 def judgement(*features, statistic=2.0):

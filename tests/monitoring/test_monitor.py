@@ -13,8 +13,8 @@ import torch
 from scipy import sparse, stats
 
 from momentalign.errors import DamagedFileError, InvalidInputError
-from momentalign.monitoring.comparison import Differences
 from momentalign.monitoring.monitor import DriftMonitor
+from momentalign.monitoring.statistics import Differences
 
 PAIRS = 150
 RATE = 0.1

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.monitoring.settings import MonitorSettings
+from momentalign.monitoring.monitor import MonitorSettings
 
 GOOD = {"window": 1000, "forgetting": False, "false_alarm_rate": 0.01, "order": 5, "n_resamples": None}
 

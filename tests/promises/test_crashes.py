@@ -17,10 +17,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentalign.files import replace_file, whole_file
+from momentalign.files import read_folder, replace_file, whole_file, write_folder
 from momentalign.journal import Journal
-from momentalign.training.checkpoints import read_folder, write_folder
-from momentalign.workflow.model_folder import load_model
+from momentalign.workflow.model import load_model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and fork are of POSIX")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from momentalign.workflow.model_folder import load_model
+from momentalign.workflow.model import load_model
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="limits and rights of POSIX")
 
@@ -27,8 +27,8 @@ import momentalign as ma
 from momentalign.errors import MomentAlignError
 from momentalign.report.page import write_page
 from momentalign.training.deep.checkpoint import SafetensorsIO
-from momentalign.workflow.model_folder import load_model, save_model
-from momentalign.workflow.predicting import predict_file
+from momentalign.workflow.model import load_model, save_model
+from momentalign.workflow.predict import predict_file
 
 golden, place = Path(sys.argv[1]), Path(sys.argv[2])
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

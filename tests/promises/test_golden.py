@@ -17,8 +17,8 @@ import momentalign as ma
 from momentalign.errors import DamagedFileError
 from momentalign.journal import Journal
 from momentalign.training.deep.checkpoint import SafetensorsIO
-from momentalign.workflow.model_folder import load_model
-from momentalign.workflow.predicting import predict_file
+from momentalign.workflow.model import load_model
+from momentalign.workflow.predict import predict_file
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 VERSIONS = sorted(folder.name for folder in GOLDEN.iterdir() if (folder / "expected.json").is_file())

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.training.deep.shortage import speaking_of_batches
+from momentalign.training.deep.module import speaking_of_batches
 
 # The peak of a process over what it held before, in units of the data.
 CMD = """

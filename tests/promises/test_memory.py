@@ -13,7 +13,7 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 import numpy as np
-from momentalign.data.chunked_rows import FileChunks, NpyChunks
+from momentalign.tables.chunks import FileChunks, NpyChunks
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.training import compiled
 

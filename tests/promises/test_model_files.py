@@ -14,8 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import momentalign as ma
 from momentalign.errors import DataNotFoundError, InvalidInputError, MomentAlignWarning
-from momentalign.files import replace_file
-from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.files import read_folder, replace_file, write_folder
 
 NOBODY = 65534  # the number of the user without rights
 LABELS = {

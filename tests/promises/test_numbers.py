@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.training import compiled
+from momentalign.training import compiled_engine as compiled
 
 WORDS = r"training diverged: the (source loss|distance) .*is .* in epoch \d+; lower learning_rate"
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 import momentalign as ma
-from momentalign.discrepancies import ranks
+from momentalign.discrepancies import distributed as ranks
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 
 WORKER = Path(__file__).with_name("ranks_worker.py")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from momentalign.training import compiled
+from momentalign.training import compiled_engine as compiled
 
 ENGINES = {"batched": np.inf, "compiled": 0.0}
 

@@ -25,7 +25,7 @@ from distributed import Client, LocalCluster
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.moments.chunks import read_chunks
+from momentalign.moments.readers import read_chunks
 
 LIMIT = 512 * 2**20  # bytes of a worker; what it imports takes two fifths of them
 BLOCK, WIDTH = 2**15, 16  # rows and columns, 4 MiB

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from momentalign.experiments.paper_results import DIGIT_TASKS
+from momentalign.paper.tables import DIGIT_TASKS
 
 HIDDEN, CLASSES, ROWS, ORDERS = 15, 3, 639, 5
 DIGIT_METHODS = {"cnn": "CNN", "coral": "CORAL", "cmd": "CMD", "cv-cmd": "CV-CMD"}

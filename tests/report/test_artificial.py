@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.report.artificial import KEYS, artificial_page, figure_3, figure_4
-from momentalign.report.parts import percent
+from momentalign.paper.artificial_page import KEYS, artificial_page, figure_3, figure_4
+from momentalign.report.page import percent
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from momentalign.report.boundary import boundary_panel
-from momentalign.report.shallow import predictions
+from momentalign.report.charts import boundary_panel, predictions
 from momentalign.report.svg import Picture
 
 

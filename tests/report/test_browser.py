@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentalign.report.artificial import artificial_page
+from momentalign.paper.artificial_page import artificial_page
+from momentalign.paper.digits_page import digits_page
+from momentalign.paper.overpenalization import overpenalization_page
+from momentalign.paper.sensitivity import sensitivity_page
+from momentalign.paper.sentiment import sentiment_page
 from momentalign.report.diagnosis import diagnose
-from momentalign.report.digits import digits_page
-from momentalign.report.overpenalization import overpenalization_page
-from momentalign.report.sensitivity import sensitivity_page
-from momentalign.report.sentiment import sentiment_page
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the pages with")

@@ -257,7 +257,7 @@ def test_a_missing_package_is_named(
         return real(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules, "momentalign.report.diagnosis_plot", raising=False)
+    monkeypatch.delitem(sys.modules, "momentalign.report.diagnosis", raising=False)
     with pytest.raises(ModuleNotFoundError, match=re.escape(f"pip install momentalign[{extra}]")):
         getattr(alike, method)()
 

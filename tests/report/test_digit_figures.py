@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from momentalign.report.digit_figures import CROSS, DOT, confusion_panel, embedding_panel, order_panel
+from momentalign.paper.digits_page import CROSS, DOT, confusion_panel, embedding_panel, order_panel
 
 
 def test_a_confusion_is_in_percent_of_its_row_and_a_mistake_has_another_colour():

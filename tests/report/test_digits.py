@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.paper_results import DIGIT_TASKS, TABLE_5
-from momentalign.report.digits import KEYS, digits_page
+from momentalign.paper.digits_page import KEYS, digits_page
+from momentalign.paper.tables import DIGIT_TASKS, TABLE_5
 
 Make: TypeAlias = Callable[..., dict[str, Any]]
 
@@ -144,5 +144,5 @@ def test_a_result_of_another_kind_is_refused(result: dict[str, Any]):
 
 
 def test_the_page_needs_no_torch():
-    code = "import sys; import momentalign.report.digits; sys.exit('torch' in sys.modules)"
+    code = "import sys; import momentalign.paper.digits_page; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
-from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError
 from momentalign.report.fit import KEYS, fit_page
-from momentalign.report.parts import percent
-from momentalign.workflow.fitting import fit_tables
+from momentalign.report.page import percent
+from momentalign.tables.table import Table
+from momentalign.workflow.fit import fit_tables
 
 COLUMNS = ["Method", "Source validation", "Label-free score", "Distance before", "Distance after"]
 HOSTILE = "<script>alert(1)</script>"

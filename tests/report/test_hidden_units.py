@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from momentalign.report.hidden_units import most_different, p_words, unit_panel, units_parts
+from momentalign.report.charts import most_different, p_words, unit_panel, units_parts
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.paper_results import OBJECT_TASKS, TABLE_4
-from momentalign.report.objects import objects_page
+from momentalign.paper.objects import objects_page
+from momentalign.paper.tables import OBJECT_TASKS, TABLE_4
 
 
 def make_result(**levels):

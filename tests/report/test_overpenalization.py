@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.report.overpenalization import figure_2, overpenalization_page
+from momentalign.paper.overpenalization import figure_2, overpenalization_page
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -10,8 +10,7 @@ import pytest
 from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
-from momentalign.report.page import Section, read_result, render_page, write_page
-from momentalign.report.parts import Fact
+from momentalign.report.page import Fact, Section, read_result, render_page, write_page
 
 STYLE = files("momentalign.report").joinpath("templates", "figure.css").read_text(encoding="utf-8")
 

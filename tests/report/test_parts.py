@@ -8,7 +8,7 @@ import re
 import pytest
 from markupsafe import Markup
 
-from momentalign.report import parts
+from momentalign.report import page as parts
 from momentalign.report.svg import Frame, Picture
 
 HOSTILE = "<script>alert('x')</script>"

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.sensitivity_figures import claims, make_panels
-from momentalign.report.sensitivity import KEYS, figure_5, sensitivity_page
+from momentalign.paper.sensitivity import KEYS, claims, figure_5, make_panels, sensitivity_page
 
 HOSTILE = "<script>alert(1)</script>"
 TASKS = ["books->dvd", "books->kitchen", "dvd->books", "kitchen->dvd"]

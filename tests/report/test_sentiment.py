@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.experiments.paper_results import TABLE_2
-from momentalign.experiments.tables import compare, latex, markdown
-from momentalign.report.sentiment import KEYS, sentiment_page
+from momentalign.paper.sentiment import KEYS, sentiment_page
+from momentalign.paper.tables import TABLE_2, compare, latex, markdown
 
 HOSTILE = "<script>alert(1)</script>"
 TASKS = ("books->dvd", "dvd->books", "electronics->kitchen")
@@ -217,7 +216,7 @@ def test_a_result_without_methods_or_tasks_is_refused(result: dict[str, Any], mi
 
 def test_the_pages_need_no_torch():
     code = (
-        "import sys; import momentalign.report.sentiment, momentalign.report.sensitivity; "
+        "import sys; import momentalign.paper.sentiment, momentalign.paper.sensitivity; "
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import gaussian_kde
 
-from momentalign.report.shallow import NARROWEST, activations, density, predictions, scores
+from momentalign.report.charts import NARROWEST, activations, density, predictions, scores
 
 
 def test_the_network_is_that_of_algorithm_1(artificial_result: dict[str, Any]):

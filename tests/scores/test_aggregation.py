@@ -2,7 +2,11 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.scores.aggregation import aggregated_predictions, aggregated_probabilities, aggregation_coefficients
+from momentalign.estimators.combination import (
+    aggregated_predictions,
+    aggregated_probabilities,
+    aggregation_coefficients,
+)
 
 
 def two_columns(share):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.scores.balancing import balancing_choice
+from momentalign.selection.scores import balancing_choice
 
 
 def models(*shares):

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.scores.deep_embedded import deep_embedded_score
-from momentalign.scores.importance_weighted import importance_weighted_score
+from momentalign.selection.scores import deep_embedded_score, importance_weighted_score
 
 
 def test_by_hand():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.scores.entropy import mutual_information, negative_entropy
+from momentalign.selection.scores import mutual_information, negative_entropy
 
 
 def test_entropy_by_hand():

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError
-from momentalign.scores.importance import (
+from momentalign.evaluation.importance import (
     effective_sample_size,
     importance_weights,
     least_squares_ratio,

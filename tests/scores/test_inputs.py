@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.scores.inputs import read_features, read_labels, read_probabilities, read_row_values, read_stack
+from momentalign.validation import read_features, read_labels, read_probabilities, read_row_values, read_stack
 
 
 def test_rounded_probabilities_lose_their_rounding():

@@ -6,14 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from momentalign.scores.aggregation import aggregated_predictions, aggregated_probabilities, aggregation_coefficients
-from momentalign.scores.balancing import balancing_choice
-from momentalign.scores.deep_embedded import deep_embedded_score
-from momentalign.scores.entropy import mutual_information, negative_entropy
-from momentalign.scores.importance import effective_sample_size, importance_weights
-from momentalign.scores.importance_weighted import importance_weighted_score
-from momentalign.scores.neighbourhood_density import neighbourhood_density
-from momentalign.scores.nuclear_norm import nuclear_norm
+from momentalign.estimators.combination import (
+    aggregated_predictions,
+    aggregated_probabilities,
+    aggregation_coefficients,
+)
+from momentalign.evaluation.importance import effective_sample_size, importance_weights
+from momentalign.selection.scores import (
+    balancing_choice,
+    deep_embedded_score,
+    importance_weighted_score,
+    mutual_information,
+    negative_entropy,
+    neighbourhood_density,
+    nuclear_norm,
+)
 
 SCORES = (negative_entropy, mutual_information, nuclear_norm, neighbourhood_density)
 CLASSES = st.integers(2, 4)

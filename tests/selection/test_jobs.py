@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from joblib.parallel import LokyBackend, ThreadingBackend
 
-from momentalign.selection import label_free, reverse
-from momentalign.selection.label_free import LabelFreeSearch
-from momentalign.selection.search import ReverseValidationSearch
-from momentalign.training.recipe import Member, Recipe
+from momentalign.selection import reverse
+from momentalign.selection import search as label_free
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
+from momentalign.training.config import Member, Recipe
 
 KINDS = [ReverseValidationSearch, LabelFreeSearch]
 
@@ -31,7 +31,7 @@ def asked():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_step_takes_as_many_as_were_asked_for(quick, problem, asked, monkeypatch, kind):
-    monkeypatch.setattr("momentalign.training.compiled.WORTH_COMPILING", 0.0)
+    monkeypatch.setattr("momentalign.training.compiled_engine.WORTH_COMPILING", 0.0)
     kind(quick(max_epochs=2), {"weight": [0.5, 1.0]}, random_state=0, refit=False, n_jobs=2).fit(*problem[:3])
     # Networks are trained, then judged; the networks on their way back train one by one within their jobs.
     assert [count for count in asked if count != 1] == [2, 2]

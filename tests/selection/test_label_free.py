@@ -10,21 +10,23 @@ from scipy import sparse
 from momentalign import MANNClassifier
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.errors import InvalidInputError
+from momentalign.estimators.combination import aggregated_probabilities, aggregation_coefficients
+from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.networks.shallow import activations, outputs, probabilities
-from momentalign.scores.aggregation import aggregated_probabilities, aggregation_coefficients
-from momentalign.scores.balancing import balancing_choice
-from momentalign.scores.deep_embedded import deep_embedded_score
-from momentalign.scores.entropy import mutual_information, negative_entropy
-from momentalign.scores.importance import importance_weights, logistic_ratio
-from momentalign.scores.importance_weighted import importance_weighted_score
-from momentalign.scores.losses import cross_entropies
-from momentalign.scores.neighbourhood_density import neighbourhood_density
-from momentalign.scores.nuclear_norm import nuclear_norm
-from momentalign.selection.label_free import LabelFreeSearch
+from momentalign.selection.grid import split_labelled
 from momentalign.selection.rules import _total_variation, balanced_weight, density_ratio
-from momentalign.selection.search import ReverseValidationSearch
-from momentalign.selection.splits import split_labelled
-from momentalign.training.recipe import Member, Task
+from momentalign.selection.scores import (
+    balancing_choice,
+    cross_entropies,
+    deep_embedded_score,
+    importance_weighted_score,
+    mutual_information,
+    negative_entropy,
+    neighbourhood_density,
+    nuclear_norm,
+)
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
+from momentalign.training.config import Member, Task
 from momentalign.training.stack import train_stack
 
 WEIGHTS = [20.0, 0.0, 0.5]

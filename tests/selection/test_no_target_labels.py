@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from momentalign.selection.label_free import LabelFreeSearch
-from momentalign.selection.search import ReverseValidationSearch
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
 
 TOUCHES = [
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__bool__", "__float__", "__int__",

@@ -5,8 +5,7 @@ import pytest
 
 from momentalign import CMDLoss, MANNClassifier
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.selection.label_free import LabelFreeSearch
-from momentalign.selection.search import ReverseValidationSearch
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
 
 GRIDS = {
     "no name": (

@@ -16,8 +16,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.journal import Journal
 from momentalign.selection.base import Sample, _digest
 from momentalign.selection.grid import read_points
-from momentalign.selection.label_free import LabelFreeSearch
-from momentalign.selection.search import ReverseValidationSearch
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
 
 PROGRAM = """
 import sys

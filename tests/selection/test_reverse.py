@@ -6,9 +6,9 @@ from scipy import sparse
 
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.networks.shallow import outputs
+from momentalign.selection.grid import split_labelled, split_unlabelled
 from momentalign.selection.reverse import reverse_scores
-from momentalign.selection.splits import split_labelled, split_unlabelled
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.training.config import Member, Optimizer, Recipe, Task
 from momentalign.training.stack import train_stack
 
 RECIPE = Recipe(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=15, batch_size=60)

@@ -13,8 +13,7 @@ from sklearn.utils import get_tags
 
 from momentalign import MANNClassifier
 from momentalign.errors import InvalidInputError
-from momentalign.selection.label_free import LabelFreeSearch
-from momentalign.selection.search import ReverseValidationSearch
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
 
 KINDS = [ReverseValidationSearch, LabelFreeSearch]
 
@@ -23,7 +22,7 @@ CHECKS = """
 import json, sys, warnings
 from sklearn.utils.estimator_checks import check_estimator
 from momentalign import MANNClassifier
-from momentalign.selection.label_free import LabelFreeSearch
+from momentalign.selection.search import LabelFreeSearch
 from momentalign.selection.search import ReverseValidationSearch
 
 class Search({kind}):

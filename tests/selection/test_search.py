@@ -14,7 +14,7 @@ from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.selection import grid as grids
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.search import ReverseValidationSearch
-from momentalign.training.recipe import Member, Recipe
+from momentalign.training.config import Member, Recipe
 
 WEIGHTS = [0.0, 0.5, 20.0]
 
@@ -126,7 +126,7 @@ def test_stacks_are_not_too_large_and_none_is_left_out(quick, problem, monkeypat
 
 
 def test_a_network_does_not_depend_on_its_neighbours_where_loops_are_compiled(fitted, quick, monkeypatch):
-    monkeypatch.setattr("momentalign.training.compiled.WORTH_COMPILING", 0.0)
+    monkeypatch.setattr("momentalign.training.compiled_engine.WORTH_COMPILING", 0.0)
     mixed = fitted(grid={"discrepancy": ["cmd", GRID["discrepancy"][2]], "weight": [0.5]}, refit=False)
     assert scores(mixed)[0] == scores(fitted(grid={"weight": [0.5]}, refit=False))[0]
 

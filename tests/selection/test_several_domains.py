@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.networks.shallow import outputs
 from momentalign.selection import reverse
 from momentalign.selection.base import Sample
-from momentalign.selection.label_free import LabelFreeSearch, _hold_out
 from momentalign.selection.reverse import _turned, reverse_scores, reverse_task, split_domains
-from momentalign.selection.search import ReverseValidationSearch
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch, _hold_out
+from momentalign.training.config import Member, Optimizer, Recipe, Task
 from momentalign.training.stack import train_stack
 
 NUMBERS, OTHERS = np.arange(120) % 3, np.arange(90) // 30

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import momentalign as ma
-from momentalign.selection import side_by_side
-from momentalign.selection.reverse import reverse_scores
-from momentalign.selection.side_by_side import Domains, reverse_scores_of_tasks
-from momentalign.training.recipe import Member, Recipe
+from momentalign.selection import reverse as side_by_side
+from momentalign.selection.reverse import Domains, reverse_scores, reverse_scores_of_tasks
+from momentalign.training.config import Member, Recipe
 
 RECIPE = Recipe(hidden=(5,), max_epochs=20, batch_size=32)
 MEMBERS = [Member(1, weight, ma.CMDLoss(3)) for weight in (0.0, 1.0, 20.0)]

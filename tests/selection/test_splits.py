@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.selection.splits import refuse_bad_share, split_labelled, split_unlabelled
+from momentalign.selection.grid import refuse_bad_share, split_labelled, split_unlabelled
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.8, 0.95])

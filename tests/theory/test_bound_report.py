@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.theory.bound_report import KNOWN_PART, BoundReport, BoundRow
+from momentalign.evaluation.bounds import KNOWN_PART, BoundReport, BoundRow
 
 
 def report(value: float = 0.5) -> BoundReport:

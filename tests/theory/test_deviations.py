@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.theory.deviations import central_moment_deviation, mean_deviation
+from momentalign.theory.bounds import central_moment_deviation, mean_deviation
 
 
 def test_the_deviation_of_a_mean_is_hoeffdings():

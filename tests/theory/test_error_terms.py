@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.theory.bound_report import KNOWN_PART
-from momentalign.theory.deviations import mean_deviation
-from momentalign.theory.error_terms import target_error_terms
+from momentalign.evaluation.bounds import KNOWN_PART, target_error_terms
+from momentalign.theory.bounds import mean_deviation
 from momentalign.theory.moment_bounds import GapBound, lipschitz_gap_bound
 
 SURE, UNSURE = [0.9, 0.05, 0.05], [0.25, 0.35, 0.4]

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from momentalign.training import compiled
-from momentalign.training.recipe import Task
+from momentalign.training import compiled_engine as compiled
+from momentalign.training.config import Task
 
 FEATURES, CLASSES = 20, 3
 

@@ -8,8 +8,8 @@ from torch.nn import functional
 import momentalign as ma
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import activations, outputs
-from momentalign.training.batched import BatchedEngine, one_thread
-from momentalign.training.recipe import Member, Optimizer, Recipe
+from momentalign.training.config import Member, Optimizer, Recipe
+from momentalign.training.torch_engine import BatchedEngine, one_thread
 
 DOUBLE = torch.float64
 FLOAT32 = 5e-7  # weights are handed out in single precision

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import momentalign as ma
-from momentalign.training.carried import go_on
-from momentalign.training.recipe import Member, Optimizer, Recipe
+from momentalign.training.chunked import go_on
+from momentalign.training.config import Member, Optimizer, Recipe
 
 RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=8)
 CMD = Member(3, 0.8, ma.CMDLoss(3))
@@ -60,7 +60,7 @@ def test_the_state_of_the_optimizer_matters_and_the_rate_is_that_of_now(make_tas
 
 
 def test_the_engine_of_the_first_part_goes_on(make_task, engine, monkeypatch):
-    from momentalign.training import compiled
+    from momentalign.training import compiled_engine as compiled
 
     task = make_task(rows=48, target_rows=48)
     carried, _ = go_on(task, RECIPE, CMD)

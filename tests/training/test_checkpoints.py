@@ -10,9 +10,9 @@ import os
 import numpy as np
 import pytest
 
+from momentalign import files as checkpoints
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
-from momentalign.training import checkpoints
-from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.files import read_folder, write_folder
 
 ARRAYS = {"weight": np.arange(6.0).reshape(2, 3), "steps": np.arange(3)}
 

@@ -6,12 +6,11 @@ import pytest
 from scipy import sparse
 
 import momentalign as ma
-from momentalign.data.pairing import batches
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.training import chunked, compiled
-from momentalign.training.carried import is_compiled
-from momentalign.training.chunked import ChunkedTask, Labelled, count_batches, stream_batches, train_chunks
-from momentalign.training.recipe import Member, Optimizer, Recipe
+from momentalign.training import chunked
+from momentalign.training import compiled_engine as compiled
+from momentalign.training.chunked import ChunkedTask, Labelled, count_batches, is_compiled, stream_batches, train_chunks
+from momentalign.training.config import Member, Optimizer, Recipe, batches
 from momentalign.training.stack import train_stack
 
 RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=8, max_epochs=4, patience=None)

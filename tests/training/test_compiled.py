@@ -9,10 +9,11 @@ import torch
 from scipy import sparse
 
 import momentalign as ma
-from momentalign.training import compiled, loops
-from momentalign.training.batched import BatchedEngine
-from momentalign.training.compiled import CompiledEngine, CompiledTask, is_compilable
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.training import compiled_engine as compiled
+from momentalign.training import loops
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, is_compilable
+from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.torch_engine import BatchedEngine
 
 OPTIMIZERS = {
     "adagrad": Optimizer("adagrad", 0.05),

@@ -7,8 +7,8 @@ import torch
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.errors import InvalidInputError
 from momentalign.training import stack
+from momentalign.training.config import Member, Optimizer, Recipe
 from momentalign.training.grouped import GroupedEngine, are_alike
-from momentalign.training.recipe import Member, Optimizer, Recipe
 from momentalign.training.stack import train_stack, train_tasks
 
 RECIPE = Recipe(hidden=(6,), batch_size=13, max_epochs=30, patience=3, optimizer=Optimizer("adagrad", 0.1))
@@ -56,7 +56,7 @@ def test_on_the_cpu_tasks_train_one_after_the_other(make_task):
 def test_grouped_tasks_on_a_gpu():
     from scipy import sparse
 
-    from momentalign.training.recipe import Task
+    from momentalign.training.config import Task
 
     random = np.random.default_rng(0)
     tasks = [

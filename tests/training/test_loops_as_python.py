@@ -14,14 +14,14 @@ from scipy import sparse
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
 from momentalign.discrepancies.cross_moments import _kernel_squares
-from momentalign.discrepancies.correlation import CORALLoss
-from momentalign.discrepancies.fused.cpu import CPUBackend
-from momentalign.discrepancies.fused.function import differentiable_terms
-from momentalign.discrepancies.fused.symmetric import squares_and_sizes, squares_gradient
-from momentalign.discrepancies.maximum_mean import MMDLoss
-from momentalign.training.batched import BatchedEngine
-from momentalign.training.compiled import CompiledEngine, CompiledTask
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.discrepancies.coral import CORALLoss
+from momentalign.discrepancies._cpu import CPUBackend
+from momentalign.discrepancies._cpu import differentiable_terms
+from momentalign.discrepancies.cross_moments import squares_and_sizes, squares_gradient
+from momentalign.discrepancies.mmd import MMDLoss
+from momentalign.training.torch_engine import BatchedEngine
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
+from momentalign.training.config import Member, Optimizer, Recipe, Task
 
 warnings.filterwarnings("error")
 random = np.random.default_rng(0)

@@ -10,11 +10,19 @@ from torch.nn import functional
 import momentalign as ma
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import outputs
-from momentalign.training import compiled, stack
-from momentalign.training.batched import HUBER_DELTA, LOSSES, BatchedEngine, absolute_error, huber_error, squared_error
+from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
+from momentalign.training.config import Member, Optimizer, Recipe
 from momentalign.training.grouped import are_alike
-from momentalign.training.recipe import Member, Optimizer, Recipe
 from momentalign.training.stack import train_stack, train_tasks
+from momentalign.training.torch_engine import (
+    HUBER_DELTA,
+    LOSSES,
+    BatchedEngine,
+    absolute_error,
+    huber_error,
+    squared_error,
+)
 
 RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adam", 0.05), batch_size=16, max_epochs=30, loss="squared")
 

@@ -3,8 +3,8 @@ import torch
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.training.objective import StackDistance
-from momentalign.training.recipe import Member
+from momentalign.training.config import Member
+from momentalign.training.torch_engine import StackDistance
 
 DISTANCES = [
     ma.CMDLoss(5),

@@ -3,7 +3,7 @@ import pytest
 
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import initial_layers
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.training.config import Member, Optimizer, Recipe, Task
 
 
 @pytest.mark.parametrize(

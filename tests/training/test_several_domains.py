@@ -11,14 +11,13 @@ import pytest
 import torch
 
 import momentalign as ma
-from momentalign.data.pairing import domain_batches, domain_sizes
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import activations
-from momentalign.training.batched import BatchedEngine
-from momentalign.training.compiled import CompiledEngine, CompiledTask, is_compilable
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, is_compilable
+from momentalign.training.config import Member, Optimizer, Recipe, domain_batches, domain_sizes
 from momentalign.training.grouped import are_alike
-from momentalign.training.recipe import Member, Optimizer, Recipe
 from momentalign.training.stack import train_stack
+from momentalign.training.torch_engine import BatchedEngine
 
 WAYS = list(itertools.product(["pooled", "pairs", "barycentre"], ["equal", "size", "similarity", (1.0, 3.0, 0.5)]))
 RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adagrad", 0.05), batch_size=9)
@@ -216,9 +215,9 @@ SCRIPT = """
 import numpy as np
 
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.training.batched import BatchedEngine
-from momentalign.training.compiled import CompiledEngine, CompiledTask
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.training.torch_engine import BatchedEngine
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
+from momentalign.training.config import Member, Optimizer, Recipe, Task
 
 random = np.random.default_rng(0)
 source, target = random.normal(size=(13, 3)).astype(np.float32), random.normal(size=(9, 3)).astype(np.float32)

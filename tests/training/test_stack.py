@@ -8,7 +8,7 @@ import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import initial_layers, outputs
 from momentalign.training import stack
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.training.config import Member, Optimizer, Recipe, Task
 from momentalign.training.stack import EpochReport, train_stack
 
 DISTANCES = [

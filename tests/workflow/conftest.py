@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
-from momentalign.data.tables.table import Table
-from momentalign.workflow.fitting import FitResult, fit_tables
-from momentalign.workflow.model_folder import save_model
+from momentalign.tables.table import Table
+from momentalign.workflow.fit import FitResult, fit_tables
+from momentalign.workflow.model import save_model
 
 GRAPES = np.array(["barolo", "grignolino", "barbera"])
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from momentalign.moments.running import Moments
+from momentalign.moments.streaming import Moments
 from momentalign.workflow.drift import Drift, find_drift, standardised_shift
 
 NAMES = [f"x{place}" for place in range(20)]

@@ -11,10 +11,10 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file, load_breast_cancer
 
-from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError, MomentAlignError, MomentAlignWarning
-from momentalign.workflow.fitting import FitResult, fit_files, fit_tables
-from momentalign.workflow.model_folder import load_model
+from momentalign.tables.table import Table
+from momentalign.workflow.fit import FitResult, fit_files, fit_tables
+from momentalign.workflow.model import load_model
 
 Tables = tuple[Table, Table]
 Frames = tuple[pd.DataFrame, pd.DataFrame]
@@ -119,7 +119,7 @@ def test_progress_counts_the_epochs_of_all_networks(tables: Tables):
 
 
 def test_a_large_source_holds_out_less_and_is_trained_once(monkeypatch: pytest.MonkeyPatch, tables: Tables):
-    import momentalign.workflow.fitting as fitting
+    import momentalign.workflow.fit as fitting
 
     monkeypatch.setattr(fitting, "MOST_HELD_OUT", 9)
     monkeypatch.setattr(fitting, "UPDATES", 100)

@@ -15,18 +15,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentalign.data.tables.table import Table
 from momentalign.errors import DivergedError
-from momentalign.training.recipe import Member, Optimizer, Recipe, Task
+from momentalign.tables.table import Table
+from momentalign.training.config import Member, Optimizer, Recipe, Task
 from momentalign.workflow import grid
-from momentalign.workflow.fitting import FitResult, fit_tables
+from momentalign.workflow.fit import FitResult, fit_tables
 from momentalign.workflow.grid import grid_points, train_again, train_points
-from momentalign.workflow.model_folder import load_model
-from momentalign.workflow.predicting import predict_file
+from momentalign.workflow.model import load_model
+from momentalign.workflow.predict import predict_file
 
 FIT = """
 import sys
-from momentalign.workflow.fitting import fit_files
+from momentalign.workflow.fit import fit_files
 
 def show(done, every):
     print(done, every, flush=True)
@@ -169,7 +169,7 @@ def test_the_error_of_one_network_ends_all():
 def test_an_interrupt_of_the_last_kind_leaves_a_plain_model(
     tables: tuple[Table, Table], monkeypatch: pytest.MonkeyPatch
 ):
-    import momentalign.workflow.fitting as fitting
+    import momentalign.workflow.fit as fitting
 
     real = fitting.train_points
 
@@ -183,7 +183,7 @@ def test_an_interrupt_of_the_last_kind_leaves_a_plain_model(
 
 
 def test_an_interrupt_without_the_plain_network(tables: tuple[Table, Table], monkeypatch: pytest.MonkeyPatch):
-    import momentalign.workflow.fitting as fitting
+    import momentalign.workflow.fit as fitting
 
     real = fitting.train_points
 

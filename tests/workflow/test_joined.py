@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.workflow.fitting import FitResult
-from momentalign.workflow.joined import BLOCK, joined_networks
+from momentalign.workflow.classification import BLOCK, joined_networks
+from momentalign.workflow.fit import FitResult
 
 
 def test_several_networks_combined_over_more_than_a_block(fitted: FitResult):

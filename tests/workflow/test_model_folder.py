@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import momentalign as ma
-from momentalign.data.tables.table import Table
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MomentAlignError
-from momentalign.moments.running import Moments
-from momentalign.training.checkpoints import read_folder, write_folder
-from momentalign.workflow.fitting import FitResult, fit_tables
-from momentalign.workflow.model_folder import check_folder, load_model, save_model
+from momentalign.files import read_folder, write_folder
+from momentalign.moments.streaming import Moments
+from momentalign.tables.table import Table
+from momentalign.workflow.fit import FitResult, fit_tables
+from momentalign.workflow.model import check_folder, load_model, save_model
 
 Content = Callable[[Path], dict[str, Any]]
 

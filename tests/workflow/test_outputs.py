@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from momentalign.errors import DataNotFoundError, InvalidInputError
-from momentalign.workflow.outputs import open_output
+from momentalign.workflow.predict import open_output
 
 
 def test_parts_follow_each_other_under_one_header(tmp_path: Path):

@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MomentAlignWarning
-from momentalign.workflow.fitting import FitResult, fit_files
-from momentalign.workflow.predicting import predict_file
+from momentalign.workflow.fit import FitResult, fit_files
+from momentalign.workflow.predict import predict_file
 
 Frames = tuple[pd.DataFrame, pd.DataFrame]
 

@@ -14,16 +14,16 @@ import pytest
 from scipy import sparse
 
 import momentalign as ma
-from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError, MomentAlignError
 from momentalign.estimators.regressor import MANNRegressor
 from momentalign.report.fit import fit_page
-from momentalign.workflow import fitting
-from momentalign.workflow.fitting import FitResult, fit_files, fit_tables
-from momentalign.workflow.model_folder import load_model, save_model
-from momentalign.workflow.predicting import predict_file
+from momentalign.tables.table import Table
+from momentalign.workflow import fit as fitting
+from momentalign.workflow.fit import FitResult, fit_files, fit_tables
+from momentalign.workflow.model import load_model, save_model
+from momentalign.workflow.predict import predict_file
 from momentalign.workflow.regression import explained, read_true_values
-from momentalign.workflow.verdict import verdict_of_values
+from momentalign.workflow.summary import verdict_of_values
 
 QUICK = {"max_epochs": 20, "device": "cpu", "regression": True}
 Tables = tuple[Table, Table]

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from momentalign.workflow.threads import cores, in_order
+from momentalign.workflow.grid import cores, in_order
 
 
 def test_results_come_in_order_whichever_part_is_slow():

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from momentalign.data.tables.table import Table
 from momentalign.errors import InvalidInputError
-from momentalign.workflow.truth import read_truth
+from momentalign.tables.table import Table
+from momentalign.workflow.summary import read_truth
 
 ROWS = np.zeros((4, 1), np.float32)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from momentalign.workflow.verdict import verdict
+from momentalign.workflow.summary import verdict
 
 
 def summary(**changes: Any) -> dict[str, Any]:

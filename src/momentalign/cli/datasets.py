@@ -11,8 +11,8 @@ import typer
 from momentalign.cli.results import help_if_alone
 
 if TYPE_CHECKING:
-    from momentalign.data.catalogue import DataSet
-    from momentalign.data.originals import NamedProgress, Presence
+    from momentalign.paper.catalogue import DataSet
+    from momentalign.paper.originals import NamedProgress, Presence
 
 __all__ = ["datasets"]
 
@@ -51,7 +51,7 @@ def list_data_sets(
     import json
     import os
 
-    from momentalign.data.catalogue import DATA_SETS
+    from momentalign.paper.catalogue import DATA_SETS
 
     place = data if data is not None else os.environ.get("MOMENTALIGN_DATA")
     entries = [_entry(data_set, None if place is None else Path(place)) for data_set in DATA_SETS]
@@ -72,9 +72,9 @@ def show_path(
 
     Examples: momentalign datasets path; momentalign datasets path mnist --data DIR
     """
-    from momentalign.data.catalogue import find_data_set
-    from momentalign.data.originals import look
     from momentalign.errors import DataNotFoundError
+    from momentalign.paper.catalogue import find_data_set
+    from momentalign.paper.originals import look
 
     if name is None:
         folder = _folder(data, "The folder")
@@ -107,8 +107,8 @@ def get_data_sets(
 
     Examples: momentalign datasets get mnist; momentalign datasets get artificial reviews --data DIR
     """
-    from momentalign.data.catalogue import find_data_set
-    from momentalign.data.originals import get
+    from momentalign.paper.catalogue import find_data_set
+    from momentalign.paper.originals import get
 
     chosen = [find_data_set(name) for name in dict.fromkeys(names)]
     folder = _folder(data, chosen[0].name)
@@ -118,13 +118,13 @@ def get_data_sets(
 
 
 def _folder(data: Path | None, name: str) -> Path:
-    from momentalign.data.catalogue import data_folder
+    from momentalign.paper.catalogue import data_folder
 
     return data_folder(data, name=name, explanation="Any folder that can be written will do for a download.")
 
 
 def _entry(data_set: DataSet, folder: Path | None) -> dict[str, Any]:
-    from momentalign.data.originals import look
+    from momentalign.paper.originals import look
 
     found = None if folder is None else look(data_set, folder)
     return {

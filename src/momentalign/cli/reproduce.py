@@ -7,8 +7,23 @@ from typing import Annotated
 
 import typer
 
-from momentalign.cli.options import Browser, Device, FirstSeed, Fresh, Jobs, Out, ReviewData, Seeds
-from momentalign.cli.results import counted, help_if_alone, names_in, open_journal, say, show_artificial, write_results
+from momentalign.cli.results import (
+    Browser,
+    Device,
+    FirstSeed,
+    Fresh,
+    Jobs,
+    Out,
+    ReviewData,
+    Seeds,
+    counted,
+    help_if_alone,
+    names_in,
+    open_journal,
+    say,
+    show_artificial,
+    write_results,
+)
 
 __all__ = ["reproduce"]
 
@@ -40,8 +55,8 @@ def reproduce_artificial(
 
     Examples: momentalign reproduce artificial --data DIR; momentalign reproduce artificial --setting momentalign
     """
-    from momentalign.data.benchmarks import load_artificial
-    from momentalign.experiments.artificial import find_setting
+    from momentalign.paper.artificial import find_setting
+    from momentalign.paper.problems import load_artificial
 
     chosen, networks = find_setting(setting), range(first_seed, first_seed + seeds)
     show_artificial(load_artificial(data), chosen, networks, out, open_page, data="authors", data_seed=None)
@@ -53,8 +68,7 @@ def reproduce_overpenalization(out: Out = Path("momentalign-overpenalization.htm
 
     Examples: momentalign reproduce overpenalization; momentalign reproduce overpenalization --out figure_2.html
     """
-    from momentalign.experiments.overpenalization import run
-    from momentalign.report.overpenalization import figure_2, overpenalization_page
+    from momentalign.paper.overpenalization import figure_2, overpenalization_page, run
 
     result = run()
     for row in result["rows"]:
@@ -80,12 +94,10 @@ def reproduce_sentiment(
 
     Examples: momentalign reproduce sentiment --data DIR; momentalign reproduce sentiment --methods nn,cmd --seeds 3
     """
-    from momentalign.data.catalogue import REVIEWS, find_file
-    from momentalign.experiments.review_cells import identity
-    from momentalign.experiments.sentiment import refuse_unknown, run
-    from momentalign.experiments.tables import compare, latex, markdown
-    from momentalign.report.sentiment import sentiment_page
-    from momentalign.training.batched import open_device
+    from momentalign.paper.catalogue import REVIEWS, find_file
+    from momentalign.paper.sentiment import identity, refuse_unknown, run, sentiment_page
+    from momentalign.paper.tables import compare, latex, markdown
+    from momentalign.training.torch_engine import open_device
 
     find_file(REVIEWS, data)
     chosen = names_in(methods)
@@ -117,12 +129,10 @@ def reproduce_sensitivity(
 
     Examples: momentalign reproduce sensitivity --data DIR; momentalign reproduce sensitivity --panels cmd_orders
     """
-    from momentalign.data.catalogue import REVIEWS, find_file
-    from momentalign.experiments.review_cells import identity
-    from momentalign.experiments.sensitivity import refuse_unknown, run
-    from momentalign.experiments.sensitivity_figures import claims
-    from momentalign.report.sensitivity import figure_5, sensitivity_page
-    from momentalign.training.batched import open_device
+    from momentalign.paper.catalogue import REVIEWS, find_file
+    from momentalign.paper.sensitivity import claims, figure_5, refuse_unknown, run, sensitivity_page
+    from momentalign.paper.sentiment import identity
+    from momentalign.training.torch_engine import open_device
 
     find_file(REVIEWS, data)
     chosen = names_in(panels)
@@ -165,13 +175,10 @@ def reproduce_objects(
 
     Examples: momentalign reproduce objects --methods nn,fp-cmd --seeds 1; momentalign reproduce objects --device cuda
     """
-    from momentalign.experiments.object_cells import identity
-    from momentalign.experiments.object_features import open_features
-    from momentalign.experiments.objects import needs_crops, refuse_unknown, run
-    from momentalign.experiments.paper_results import OBJECTS
-    from momentalign.experiments.tables import compare, latex, markdown
-    from momentalign.report.objects import objects_page
-    from momentalign.training.batched import open_device
+    from momentalign.paper.object_heads import open_features
+    from momentalign.paper.objects import identity, needs_crops, objects_page, refuse_unknown, run
+    from momentalign.paper.tables import OBJECTS, compare, latex, markdown
+    from momentalign.training.torch_engine import open_device
 
     chosen = names_in(methods)
     refuse_unknown(chosen)
@@ -216,13 +223,11 @@ def reproduce_digits(
 
     Examples: momentalign reproduce digits --device cuda --jobs 4; momentalign reproduce digits --tasks mnist:mnist-m
     """
-    from momentalign.experiments.digit_cells import identity
-    from momentalign.experiments.digit_networks import RECIPE
-    from momentalign.experiments.digits import refuse_unknown, run
-    from momentalign.experiments.paper_results import DIGITS
-    from momentalign.experiments.tables import compare, latex, markdown
-    from momentalign.report.digits import digits_page
-    from momentalign.training.batched import open_device
+    from momentalign.paper.digit_networks import RECIPE
+    from momentalign.paper.digits import identity, refuse_unknown, run
+    from momentalign.paper.digits_page import digits_page
+    from momentalign.paper.tables import DIGITS, compare, latex, markdown
+    from momentalign.training.torch_engine import open_device
 
     chosen, pairs = names_in(methods), names_in(tasks.replace(":", "->"))
     refuse_unknown(chosen, pairs)

@@ -1,18 +1,38 @@
-"""What commands do with results: count while they compute, keep a journal, write and open the page."""
+"""What commands do with results: count while they compute, keep a journal, write and open the page.
+
+Options that several commands share.
+
+^C and SIGTERM: both interrupt a command, which saves what is finished; the exit code says which it was.
+"""
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Annotated, Any
 
 import typer
 
 __all__ = [
+    "INTERRUPTED",
+    "Browser",
+    "Device",
+    "FirstSeed",
+    "Fresh",
+    "Jobs",
+    "Out",
+    "ReviewData",
+    "Seeds",
+    "TableFile",
+    "came_of_interruption",
     "counted",
+    "hear_termination",
     "help_if_alone",
+    "interrupted_code",
     "names_in",
     "open_journal",
     "say",
@@ -48,7 +68,7 @@ def open_journal(out: Path, identity: dict[str, Any], *, fresh: bool) -> Any:
 @contextmanager
 def counted(title: str) -> Iterator[Any]:
     """Show how many parts are finished, in a terminal."""
-    from momentalign.estimators.progress import counting_progress
+    from momentalign.progress import counting_progress
 
     with counting_progress(title, verbose=int(sys.stderr.isatty())) as progress:
         yield progress
@@ -58,9 +78,9 @@ def show_artificial(
     problem: Any, setting: Any, seeds: range, out: Path, open_page: bool | None, *, data: str, data_seed: int | None
 ) -> None:
     """Train on the artificial problem, say what came out and write its page."""
-    from momentalign.estimators.progress import training_progress
-    from momentalign.experiments.artificial import run
-    from momentalign.report.artificial import artificial_page, figure_3, figure_4
+    from momentalign.paper.artificial import run
+    from momentalign.paper.artificial_page import artificial_page, figure_3, figure_4
+    from momentalign.progress import training_progress
 
     with training_progress("training", verbose=int(sys.stderr.isatty())) as progress:
         result = run(problem, setting, seeds=seeds, data=data, data_seed=data_seed, progress=progress)
@@ -104,3 +124,48 @@ def _has_browser() -> bool:
 
     screen = sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     return sys.stdout.isatty() and screen
+
+
+Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Networks to train, with seeds one after the other.")]
+FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first network.")]
+Out = Annotated[Path, typer.Option(help="The page to write; its results are written beside it as JSON.")]
+Browser = Annotated[
+    bool | None, typer.Option("--open/--no-open", help="Open the page in a browser (default: in a terminal).")
+]
+ReviewData = Annotated[Path | None, typer.Option(help="Folder with amazon_reviews.npz (default: MOMENTALIGN_DATA).")]
+Jobs = Annotated[int, typer.Option(help="Processes to compute in; -1 takes every core.")]
+Device = Annotated[str, typer.Option(help="cpu, or cuda where there is one: all tasks side by side.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run finished.")]
+TableFile = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet, npz, svmlight, or a folder of images.")]
+
+
+INTERRUPTED, TERMINATED = 130, 143
+
+_heard: list[int] = []
+
+
+def hear_termination() -> None:
+    """Let SIGTERM, with which systems stop a process, do what ^C does."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def interrupted_code() -> int:
+    """Return the exit code of a command that was interrupted: 143 after SIGTERM, else 130."""
+    return TERMINATED if _heard else INTERRUPTED
+
+
+def came_of_interruption(error: BaseException) -> bool:
+    """Return whether an error came up while something was cleared up after an interruption.
+
+    Examples
+    --------
+    >>> came_of_interruption(RuntimeError("a pool that has not started cannot be stopped"))
+    False
+    """
+    earlier = error.__context__
+    return isinstance(error, KeyboardInterrupt) or (earlier is not None and came_of_interruption(earlier))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    _heard.append(number)
+    raise KeyboardInterrupt

@@ -34,9 +34,15 @@ from momentalign.discrepancies.domain_pairs import (
     weights_of,
 )
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.columns import refuse_differing_names
-from momentalign.moments.intervals import interval_length
-from momentalign.moments.sample import full_precision, read_order, read_sample, refuse_non_finite, sample_moments
+from momentalign.moments.readers import refuse_differing_names
+from momentalign.moments.sample import (
+    full_precision,
+    interval_length,
+    read_order,
+    read_sample,
+    refuse_non_finite,
+    sample_moments,
+)
 
 __all__ = ["MultiDomainCMDLoss", "multi_domain_cmd", "stacked_domains"]
 

@@ -1,6 +1,6 @@
 """What can be said about the target error of a fitted classifier: the parts of Theorem 1, each with its kind.
 
-Section 3 of Zellinger et al. (2019); the statements are derived in :mod:`momentalign.theory.error_terms` and
+Section 3 of Zellinger et al. (2019); the statements are derived in :mod:`momentalign.evaluation.bounds` and
 :mod:`momentalign.theory.moment_bounds`.
 """
 
@@ -16,8 +16,7 @@ from scipy.special import expit, logsumexp
 from momentalign.discrepancies.central_moment import cmd_terms
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.theory.bound_report import BoundReport
-from momentalign.theory.error_terms import Rows, target_error_terms
+from momentalign.evaluation.bounds import BoundReport, Rows, target_error_terms
 from momentalign.theory.moment_bounds import GapBound, smooth_gap_bound
 
 __all__ = ["error_bound"]

@@ -1,7 +1,13 @@
-"""Chunks as they reach an estimator: any iterable that starts again, checked in every reading, chunk and row named."""
+"""Chunks as they reach an estimator: any iterable that starts again, checked in every reading, chunk and row named.
+
+A checksum of rows that arrive in chunks: it tells other rows, or the same in another order, from the first.
+
+Rows held out of a stream whose end is not in sight: by lot, each row's by its number, in bounded memory.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,17 +17,154 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, validate_data
 
-from momentalign.data.held_out import HeldOut
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.chunk_checksum import Checksum
-from momentalign.estimators.chunk_labels import ChunkLabels
-from momentalign.estimators.domains import naming
-from momentalign.estimators.inputs import as_float32
+from momentalign.estimators.domains import as_float32, naming
+from momentalign.estimators.labels import ChunkLabels
 from momentalign.networks.shallow import Matrix
 from momentalign.training.chunked import ChunkedTask, Labelled
-from momentalign.training.recipe import Task
+from momentalign.training.config import Task
 
-__all__ = ["read_chunked_domains"]
+__all__ = ["Checksum", "HeldOut", "lots", "read_chunked_domains"]
+
+
+class Checksum:
+    """CRC-32 of all rows and labels in their order, the same however they are cut into chunks.
+
+    The code is that of Peterson and Brown (Cyclic codes for error detection, Proceedings of the IRE 49, 1961); other
+    rows have the same one by a chance of 2^-32. It is no protection against forgery.
+
+    Examples
+    --------
+    >>> rows, labels = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
+    >>> sums = [Checksum(), Checksum(), Checksum()]
+    >>> sums[0].add(rows, labels)
+    >>> for part in (slice(0, 1), slice(1, 3)):
+    ...     sums[1].add(rows[part], labels[part])
+    >>> sums[2].add(rows[::-1], labels)
+    >>> sums[0] == sums[1], sums[0] == sums[2]
+    (True, False)
+    """
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self._sums: dict[str, int] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checksum) and self._sums == other._sums
+
+    def add(self, rows: Matrix, labels: NDArray[Any] | None) -> None:
+        """Take in the next rows, of the type of all others, and their labels."""
+        for name, content in _contents(rows, labels).items():
+            self._sums[name] = zlib.crc32(np.ascontiguousarray(content).data, self._sums.get(name, 0))
+
+
+def _contents(rows: Matrix, labels: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+    """What stands in rows and labels, each part such that parts of consecutive chunks can be put end to end."""
+    contents = _sparse_contents(rows) if sparse.issparse(rows) else {"rows": rows}
+    if labels is not None:
+        contents["labels"] = _label_content(labels)
+    return contents
+
+
+def _sparse_contents(rows: Any) -> dict[str, NDArray[Any]]:
+    # Integers of one width: scipy chooses it by the size of a chunk.
+    return {
+        "values": rows.data[: rows.nnz],
+        "columns": rows.indices[: rows.nnz].astype(np.int32, copy=False),
+        "lengths": np.diff(rows.indptr).astype(np.int32, copy=False),
+    }
+
+
+def _label_content(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as bytes; the types numpy gives them differ from chunk to chunk, by the longest name or by a half."""
+    if labels.dtype.kind in "biuf":
+        return labels.astype(np.float64)
+    return np.frombuffer("\0".join([*map(str, labels.tolist()), ""]).encode(errors="surrogatepass"), np.uint8)
+
+
+def lots(start: int, count: int, seed: int) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each of `count` rows from number `start` on, the same whoever asks.
+
+    The finaliser of SplitMix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)
+    on the row's number times its golden increment: lots of neighbours have nothing in common, so that no period of the
+    file, such as labels that alternate, shows in the rows that are held out.
+
+    Examples
+    --------
+    >>> bool((lots(0, 10, seed=1)[4:] == lots(4, 6, seed=1)).all()), round(float(lots(0, 10_000, seed=1).mean()), 2)
+    (True, 0.5)
+    """
+    numbers = np.arange(start, start + count, dtype=np.uint64) + np.uint64(1)
+    mixed = (numbers + np.uint64(seed % 2**32) * np.uint64(2**32)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class _Part(NamedTuple):
+    lots: NDArray[np.float64]
+    rows: Any
+    labels: NDArray[Any]
+
+
+class HeldOut:
+    """Collects the rows of a stream whose lot is below a share, which is halved whenever they become too many.
+
+    Parameters
+    ----------
+    share
+        The part of all rows to hold out.
+    seed
+        Another seed holds out other rows.
+    most
+        The most rows to hold.
+
+    Examples
+    --------
+    >>> held = HeldOut(share=0.5, seed=0, most=100)
+    >>> for start in range(0, 1000, 50):
+    ...     held.add(start, np.arange(start, start + 50)[:, None], np.zeros(50))
+    >>> held.share, len(held) <= 100
+    (0.0625, True)
+    """
+
+    def __init__(self, share: float, seed: int, most: int) -> None:
+        self.share, self._seed, self._most = share, seed, most
+        self._parts: list[_Part] = []
+
+    def __len__(self) -> int:
+        return sum(len(part.lots) for part in self._parts)
+
+    def mask(self, start: int, count: int) -> NDArray[np.bool_]:
+        """Return which rows from number `start` on are held out."""
+        return lots(start, count, self._seed) < self.share
+
+    def add(self, start: int, rows: Any, labels: NDArray[Any]) -> None:
+        """Look at the next rows of the stream, of which the first has the number `start`."""
+        self._parts.append(_chosen(_Part(lots(start, len(labels), self._seed), rows, labels), self.share))
+        while len(self) > self._most:
+            self.share /= 2.0
+            self._parts = [_chosen(part, self.share) for part in self._parts]
+
+    def drop(self) -> None:
+        """Hold out nothing."""
+        self.share = 0.0
+        self._parts = [_chosen(part, self.share) for part in self._parts]
+
+    def rows(self) -> tuple[Any, NDArray[Any]]:
+        """Return rows and labels in the order of the stream; at least one part was added."""
+        matrices = [part.rows for part in self._parts]
+        is_sparse = any(sparse.issparse(matrix) for matrix in matrices)
+        joined = sparse.vstack(matrices, format="csr") if is_sparse else np.concatenate(matrices)
+        return joined, np.concatenate([part.labels for part in self._parts])
+
+
+def _chosen(part: _Part, share: float) -> _Part:
+    chosen = part.lots < share
+    return _Part(part.lots[chosen], part.rows[chosen], part.labels[chosen])
+
 
 # Fewer rows have no distribution.
 FEWEST_ROWS = 2

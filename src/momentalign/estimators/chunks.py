@@ -10,20 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from momentalign.data.held_out import HeldOut
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.estimators.chunk_labels import ChunkLabels, ClassLabels, NumberLabels
-from momentalign.estimators.chunk_reading import read_chunked_domains
-from momentalign.estimators.domains import Domains, naming, read_domains
-from momentalign.estimators.inputs import as_float32, read_device, read_number, read_seed
-from momentalign.estimators.network import BaseMANN, named_distance
-from momentalign.estimators.progress import training_progress
-from momentalign.estimators.values import Scale, read_valued_domains
+from momentalign.estimators.chunk_reading import HeldOut, read_chunked_domains
+from momentalign.estimators.domains import (
+    Domains,
+    as_float32,
+    naming,
+    read_device,
+    read_domains,
+    read_number,
+    read_seed,
+)
+from momentalign.estimators.labels import ChunkLabels, ClassLabels, NumberLabels, Scale, read_valued_domains
+from momentalign.estimators.mann import BaseMANN, named_distance
 from momentalign.moments.sample import read_order
 from momentalign.networks.shallow import Layer
-from momentalign.training.carried import Carried, go_on
-from momentalign.training.chunked import train_chunks
-from momentalign.training.recipe import EpochFigures, History, Member, Recipe, Task, TrainedNetwork
+from momentalign.progress import training_progress
+from momentalign.training.chunked import Carried, go_on, train_chunks
+from momentalign.training.config import EpochFigures, History, Member, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import LARGEST_LOSS
 
 __all__ = ["ClassesInChunks", "ValuesInChunks"]
@@ -211,7 +215,7 @@ class ClassesInChunks(_InChunks):
         Parameters
         ----------
         source
-            Chunks (X, y): a list, :class:`~momentalign.data.chunked_rows.FileChunks` or any object that yields them
+            Chunks (X, y): a list, :class:`~momentalign.tables.chunks.FileChunks` or any object that yields them
             from the first on whenever it is iterated. X as in ``fit``, with the same columns in every chunk.
         target
             Chunks X; None trains a plain network.
@@ -223,7 +227,7 @@ class ClassesInChunks(_InChunks):
         Examples
         --------
         >>> import numpy as np, momentalign as ma
-        >>> from momentalign.data.chunked_rows import ArrayChunks
+        >>> from momentalign.tables.chunks import ArrayChunks
         >>> random = np.random.default_rng(0)
         >>> y = random.integers(2, size=2000)
         >>> X = random.normal(size=(2000, 2)) + 3.0 * y[:, None]
@@ -294,7 +298,7 @@ class ValuesInChunks(_InChunks):
         Examples
         --------
         >>> import numpy as np, momentalign as ma
-        >>> from momentalign.data.chunked_rows import ArrayChunks
+        >>> from momentalign.tables.chunks import ArrayChunks
         >>> X = np.random.default_rng(0).normal(size=(2000, 2))
         >>> model = ma.MANNRegressor(hidden=(8,), optimizer="adam", learning_rate=0.03, max_epochs=30, random_state=0)
         >>> bool(model.fit_chunks(ArrayChunks(X, X.sum(axis=1), rows=500)).score(X, X.sum(axis=1)) > 0.9)

@@ -15,13 +15,11 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.aggregation import train_aggregated
 from momentalign.estimators.chunks import ClassesInChunks
-from momentalign.estimators.domains import Domains, read_domains
-from momentalign.estimators.inputs import encode_labels, joined_task, split_layers
+from momentalign.estimators.combination import aggregated_probabilities, train_aggregated
+from momentalign.estimators.domains import Domains, encode_labels, joined_task, read_domains, split_layers
 from momentalign.networks.shallow import outputs, probabilities
-from momentalign.scores.aggregation import aggregated_probabilities
-from momentalign.training.recipe import LossName, Member, Recipe, Task
+from momentalign.training.config import LossName, Member, Recipe, Task
 
 __all__ = ["MANNClassifier"]
 
@@ -74,7 +72,7 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
     domains_ : ndarray
         The ids of the domains, sources first: those of `sample_domain`, else 1 and -2 as in skada.
     moments_ : dict
-        For each id the :class:`~momentalign.moments.running.Moments`, up to order 5, of the hidden activations of its
+        For each id the :class:`~momentalign.moments.streaming.Moments`, up to order 5, of the hidden activations of its
         rows; empty after ``partial_fit`` and ``fit_chunks``, which do not have all rows at once.
     classes_ : ndarray
         The class labels.

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignWarning
-from momentalign.estimators.domain_moments import read_moments, write_moments
-from momentalign.training.checkpoints import read_folder, write_folder
+from momentalign.estimators.mann import read_moments, write_moments
+from momentalign.files import read_folder, write_folder
 from momentalign.version import __version__
 
 __all__ = ["describe", "load", "save"]

@@ -18,10 +18,10 @@ from momentalign.discrepancies.domain_pairs import Between, DomainWeights
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.chunks import ValuesInChunks
 from momentalign.estimators.domains import Domains
-from momentalign.estimators.network import in_chunks
-from momentalign.estimators.values import Scale, fitted_scale, read_valued_domains
+from momentalign.estimators.labels import Scale, fitted_scale, read_valued_domains
+from momentalign.estimators.mann import in_chunks
 from momentalign.networks.shallow import outputs
-from momentalign.training.recipe import Distance, OptimizerName, TrainedNetwork, ValueLossName
+from momentalign.training.config import Distance, OptimizerName, TrainedNetwork, ValueLossName
 
 __all__ = ["MANNRegressor"]
 

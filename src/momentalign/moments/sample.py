@@ -5,6 +5,15 @@ Stands for c_j of Theorem 2 and the monomial vector of Eqs. (6) and (17) in Zell
 All functions take tensors of shape ``(..., rows, width)``; leading dimensions are a stack of samples treated one by
 one. Moments are computed about a rough mean that is corrected afterwards: raw powers lose everything at an offset,
 and a rounded mean alone spoils the odd orders by :math:`3 c_2 \delta`.
+
+How many rounding errors make a difference: below, a term of a distance is noise, and so is its gradient.
+
+The interval [a, b] that values lie in: its length weighs the orders of the distance (Proposition 1).
+
+Norms that know their rounding level: where two samples coincide, a distance and its gradient are zero, not noise.
+
+The distances of Theorem 2 are sums of norms, not of squared norms, so their gradients keep ordinary size up to
+equality.
 """
 
 from __future__ import annotations
@@ -20,13 +29,17 @@ import torch
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.columns import refuse_differing_names
+from momentalign.moments.readers import refuse_differing_names
 
 __all__ = [
+    "ROUNDING_ERRORS",
     "SampleMoments",
     "central_moments",
     "exponents",
     "full_precision",
+    "guarded_norm",
+    "guarded_root",
+    "interval_length",
     "mean_difference",
     "monomials",
     "read_order",
@@ -252,3 +265,40 @@ def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: 
             raise InvalidInputError(f"{name} holds NaN or infinite values; remove or impute them first.")
     peak = max(source.detach().abs().max().item(), target.detach().abs().max().item())
     raise InvalidInputError(f"the powers of values as large as {peak:.3g} overflow {source.dtype}; {remedy}.")
+
+
+# Sums of some hundred rows err by about as many.
+ROUNDING_ERRORS = 32.0
+
+
+def interval_length(interval: object) -> float:
+    """Return |b - a| of an interval given as a pair, or say what is wrong with it."""
+    try:
+        if isinstance(interval, str):
+            raise TypeError
+        a, b = (float(bound) for bound in interval)  # type: ignore[attr-defined]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(
+            f'interval must be a pair (a, b) or "data", got {interval!r}; try interval=(0.0, 1.0).'
+        ) from None
+    if not math.isfinite(b - a) or a == b:
+        raise InvalidInputError(f"interval must be finite and not empty, got {interval!r}; try interval=(0.0, 1.0).")
+    return abs(b - a)
+
+
+def guarded_norm(difference: Tensor, level: Tensor) -> Tensor:
+    """Return the Euclidean norm over the last dimension; zero, with zero gradient, where it does not exceed `level`."""
+    peak = difference.detach().abs().amax(-1)
+    peak = torch.where(
+        peak > 0, peak, torch.ones_like(peak)
+    )  # Squares of tiny or huge differences would leave float32.
+    squares = (difference / peak.unsqueeze(-1)).square().sum(-1)
+    return peak * guarded_root(squares, (level / peak).square())
+
+
+def guarded_root(squares: Tensor, level: Tensor) -> Tensor:
+    """Return the square root; zero, with zero gradient, where `squares` does not exceed `level`. NaN stays NaN."""
+    noise = squares.detach() <= level
+    # The inner `where` keeps the infinite slope of the root at zero out of the gradient: 0 * inf is NaN.
+    root = torch.where(noise, torch.ones_like(squares), squares).sqrt()
+    return torch.where(noise, torch.zeros_like(root), root)

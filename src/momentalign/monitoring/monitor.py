@@ -1,24 +1,237 @@
-"""DriftMonitor: watches the rows of a deployed model and says when their moments have left those of a reference."""
+"""DriftMonitor: watches the rows of a deployed model and says when their moments have left those of a reference.
+
+The settings of a monitor, checked.
+
+What a monitor says of one window: alarm or not, how far, and which features moved in which moment.
+"""
 
 from __future__ import annotations
 
+import math
+import numbers
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from momentalign.errors import DamagedFileError, InvalidInputError
-from momentalign.moments.running import Moments
-from momentalign.monitoring.calibration import MOST_ROWS, Calibration, calibrate
-from momentalign.monitoring.comparison import Differences, differences, raw_moments
-from momentalign.monitoring.inputs import Rows, finite, read_names, read_random, read_rows
-from momentalign.monitoring.judgement import FeatureChange, Judgement
-from momentalign.monitoring.settings import MonitorSettings
-from momentalign.monitoring.unit_interval import UnitInterval
-from momentalign.monitoring.window import Window
+from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
+from momentalign.moments.readers import HIGHEST_ORDER
+from momentalign.moments.streaming import Moments
+from momentalign.monitoring.statistics import (
+    MOST_ROWS,
+    Calibration,
+    Differences,
+    UnitInterval,
+    calibrate,
+    differences,
+    raw_moments,
+)
+from momentalign.monitoring.window import STEPS, Rows, Window, finite, read_names, read_random, read_rows
 
-__all__ = ["DriftMonitor"]
+__all__ = ["DriftMonitor", "FeatureChange", "Judgement", "MonitorSettings"]
+
+_FEWEST_RESAMPLES = 1000
+# So many resampled windows are expected beyond the threshold: its level is then known to a fifth.
+_BEYOND = 20
+_RATES = 1e-4, 0.5
+
+
+@dataclass(frozen=True)
+class MonitorSettings:
+    """What :class:`momentalign.monitoring.monitor.DriftMonitor` was told."""
+
+    window: int
+    forgetting: bool
+    false_alarm_rate: float
+    order: int
+    n_resamples: int
+
+    @classmethod
+    def read(
+        cls, window: object, forgetting: object, false_alarm_rate: object, order: object, n_resamples: object
+    ) -> Self:
+        """Return checked settings, or say what is wrong with one.
+
+        Examples
+        --------
+        >>> MonitorSettings.read(1000, False, 0.01, 5, None).n_resamples
+        2000
+        """
+        rows = _whole(window, "window", 2 * STEPS, example=1000)
+        if rows % STEPS:
+            raise InvalidInputError(
+                f"window must be a multiple of {STEPS}, got {rows}; try window={rows + STEPS - rows % STEPS}."
+            )
+        if not isinstance(forgetting, bool):
+            raise InvalidTypeError(f"forgetting must be True or False, got {forgetting!r}.")
+        rate = _rate(false_alarm_rate)
+        least = math.ceil(1.0 / rate)
+        resamples = max(_FEWEST_RESAMPLES, math.ceil(_BEYOND / rate)) if n_resamples is None else n_resamples
+        return cls(
+            rows,
+            forgetting,
+            rate,
+            _whole(order, "order", 1, HIGHEST_ORDER // 2, example=HIGHEST_ORDER // 2),
+            _whole(resamples, "n_resamples", least, example=_BEYOND * least),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain JSON, in the names of :meth:`read`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        fading = ", forgetting=True" if self.forgetting else ""
+        return f"window={self.window}{fading}, false_alarm_rate={self.false_alarm_rate:g}, order={self.order}"
+
+
+def _rate(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidTypeError(f"false_alarm_rate must be a number, got {value!r}; try false_alarm_rate=0.01.")
+    if not _RATES[0] <= float(value) <= _RATES[1]:
+        raise InvalidInputError(
+            f"false_alarm_rate must lie between {_RATES[0]:g} and {_RATES[1]:g}, got {value!r}; try "
+            "false_alarm_rate=0.01."
+        )
+    return float(value)
+
+
+def _whole(value: object, name: str, least: int, most: float = math.inf, *, example: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}={example}.")
+    if not least <= int(value) <= most:
+        limit = f" and at most {most:g}" if math.isfinite(most) else ""
+        raise InvalidInputError(f"{name} must be at least {least}{limit}, got {value!r}; try {name}={example}.")
+    return int(value)
+
+
+_LISTED = 3
+
+
+@dataclass(frozen=True)
+class FeatureChange:
+    """One feature whose moments moved further than chance explains.
+
+    Attributes
+    ----------
+    name
+        Of the feature.
+    order
+        The lowest order that moved: a changed variance moves the fourth moment too.
+    change
+        Moment of the window minus that of the reference, in deviations of the reference to the power of the order: the
+        shift of the mean in deviations, the relative change of the variance, the change of the skewness, and so on.
+    strength
+        The largest difference of any order in units of its threshold, above 1.
+    """
+
+    name: str
+    order: int
+    change: float
+    strength: float
+
+    @property
+    def words(self) -> str:
+        """The change in a few words."""
+        if self.order == 1:
+            return f"{self.name!r} by {self.change:+.2f} deviations"
+        if self.order == 2:
+            return f"{self.name!r} to {1.0 + self.change:.2f} times the variance"
+        return f"{self.name!r} in order {self.order} by {self.change:+.2f}"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found in a window.
+
+    Attributes
+    ----------
+    rows
+        Rows seen when the window ended.
+    statistic
+        The largest difference of moments in units of its threshold; see :mod:`momentalign.monitoring.statistics`.
+    p_value
+        How seldom a window without drift is as far from the reference.
+    terms
+        The terms of the Central Moment Discrepancy of reference and window, features in [0, 1], orders 1 and up.
+    features
+        The features that moved, the one that moved most first; none if many moved a little.
+    order
+        The order in which the statistic was reached.
+    """
+
+    rows: int
+    statistic: float
+    p_value: float
+    terms: tuple[float, ...]
+    features: tuple[FeatureChange, ...]
+    order: int
+
+    threshold: ClassVar[float] = 1.0
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the window is further away than chance explains at the stated rate."""
+        return self.statistic > self.threshold
+
+    @property
+    def distance(self) -> float:
+        """The Central Moment Discrepancy of reference and window, features in [0, 1]."""
+        return sum(self.terms)
+
+    @property
+    def words(self) -> str:
+        """All in one sentence."""
+        if not self.alarm:
+            return f"no drift after {self.rows:,} rows (p = {self.p_value:.2g})."
+        if not self.features:
+            return (
+                f"drift after {self.rows:,} rows (p = {self.p_value:.2g}): many features moved a little, together "
+                f"{self.statistic:.2f} times the threshold in order {self.order}."
+            )
+        listed = ", ".join(feature.words for feature in self.features[:_LISTED])
+        more = f" and {len(self.features) - _LISTED} more" if len(self.features) > _LISTED else ""
+        return f"drift after {self.rows:,} rows (p = {self.p_value:.2g}): {listed}{more}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain JSON."""
+        return {**asdict(self), "alarm": self.alarm, "distance": self.distance, "words": self.words}
+
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+        """Return what :meth:`to_dict` described; anything else raises KeyError, ValueError or the like."""
+        features = tuple(
+            FeatureChange(
+                str(one["name"]),
+                _whole_of_judgement(one["order"], "order", least=1),
+                _number(one["change"], "change", least=-math.inf),
+                _number(one["strength"], "strength"),
+            )
+            for one in description["features"]
+        )
+        return cls(
+            rows=_whole_of_judgement(description["rows"], "rows", least=0),
+            statistic=_number(description["statistic"], "statistic"),
+            p_value=_number(description["p_value"], "p_value", most=1.0),
+            terms=tuple(_number(term, "a term") for term in description["terms"]),
+            features=features,
+            order=_whole_of_judgement(description["order"], "order", least=1),
+        )
+
+
+def _whole_of_judgement(value: object, name: str, *, least: int) -> int:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{name} {value!r:.40}")
+    return value
+
+
+def _number(value: Any, name: str, *, least: float = 0.0, most: float = math.inf) -> float:
+    # NaN lies between no two numbers.
+    if type(value) not in (int, float) or not least <= value <= most:
+        raise ValueError(f"{name} {value!r:.40}")
+    return float(value)
+
 
 Floats = NDArray[np.float64]
 

@@ -1,20 +1,232 @@
-"""One self-contained HTML page: a title, a lead sentence, facts and sections; style, script and figures inside."""
+"""One self-contained HTML page: a title, a lead sentence, facts and sections; style, script and figures inside.
+
+The building blocks of a page: text, facts, figures, keys, tables, a picker, an explorer, each a few lines of HTML.
+
+The HTML stands in ``templates/parts.html``; every value is escaped there, so any string may be shown.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
 from momentalign.files import replace_file
-from momentalign.report.parts import ENVIRONMENT, Fact, facts
+from momentalign.report.svg import Frame, Picture
 
-__all__ = ["PAPER", "Section", "read_result", "render_page", "version_words", "write_page"]
+__all__ = [
+    "ENVIRONMENT",
+    "PAPER",
+    "Answer",
+    "Bar",
+    "Cell",
+    "Choice",
+    "Drawing",
+    "Fact",
+    "Section",
+    "Sign",
+    "Tile",
+    "definitions",
+    "explorer",
+    "facts",
+    "figure",
+    "heading",
+    "key",
+    "percent",
+    "picker",
+    "read_result",
+    "render_page",
+    "row",
+    "sheet",
+    "table",
+    "text",
+    "tiles",
+    "toggles",
+    "version_words",
+    "write_page",
+]
+
+ENVIRONMENT = Environment(
+    loader=PackageLoader("momentalign.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+class Fact(NamedTuple):
+    """One number to remember: large value, its name, a note below."""
+
+    value: str
+    name: str
+    note: str = ""
+
+
+class Sign(NamedTuple):
+    """One entry of a key: a sample of the ink, what it stands for, and the layer it shows and hides."""
+
+    content: Markup
+    words: str
+    layer: str = ""
+    wide: bool = False
+
+
+class Cell(NamedTuple):
+    """One cell of a table; a `value` sets it to the right and sorts it as a number, one that is NaN always last."""
+
+    words: str
+    value: float | None = None
+
+
+class Drawing(NamedTuple):
+    """What an explorer draws for one row of its table: an outline of each domain, words below, a note above."""
+
+    source: str
+    target: str
+    words: Sequence[tuple[float, str, str]]
+    """Position, words and anchor (start, middle or end) of each label below the axis."""
+    note: str = ""
+
+
+class Bar(NamedTuple):
+    """A thin bar in a picker's button; `share` is its length in percent."""
+
+    css: str
+    share: int
+
+
+class Choice(NamedTuple):
+    """One entry of a picker: a button with thin bars, and the panel it shows."""
+
+    anchor: str
+    name: str
+    bars: Sequence[Bar]
+    panel: Markup
+
+
+class Answer(NamedTuple):
+    """Words below an image; those that are right or wrong get a sign that says so, and `note` tells more."""
+
+    words: str
+    right: bool | None = None
+    note: str = ""
+
+
+class Tile(NamedTuple):
+    """One image of a sheet: what a screen reader says in its place, its caption, and the answers below it."""
+
+    words: str
+    caption: str
+    answers: Sequence[Answer] = ()
+
+
+def percent(share: float) -> str:
+    """Write a share in percent with one decimal and a space that does not break.
+
+    Examples
+    --------
+    >>> percent(0.8814).replace(chr(160), " ")
+    '88.1 %'
+    """
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def text(words: str | Markup) -> Markup:
+    """Return a paragraph."""
+    return _macro("text")(words)
+
+
+def heading(words: str) -> Markup:
+    """Return a heading inside a section."""
+    return _macro("heading")(words)
+
+
+def facts(entries: Iterable[Fact]) -> Markup:
+    """Return a row of cards with one large number each."""
+    return _macro("facts")(list(entries))
+
+
+def figure(picture: Picture, caption: str = "", *, note: str = "", narrow: bool = False) -> Markup:
+    """Return a picture on a card under its caption; a `narrow` one is no wider than the text."""
+    return _macro("figure")(picture, caption, note, "narrow" if narrow else "")
+
+
+def row(parts: Sequence[Markup], *, least: str = "20rem", css: str = "") -> Markup:
+    """Set parts side by side while each keeps the width `least`, one under the other on a phone."""
+    return _macro("row")(parts, least, css)
+
+
+def key(entries: Sequence[Sign]) -> Markup:
+    """Return what the inks of a figure stand for."""
+    return _macro("key")(entries)
+
+
+def toggles(entries: Sequence[Sign]) -> Markup:
+    """Return a key whose entries show and hide their layer in all figures of the section."""
+    return _macro("toggles")(entries)
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    footer: Sequence[Cell] = (),
+    sortable: bool = True,
+    tall: bool = False,
+) -> Markup:
+    """Return a table in a box that scrolls by itself; the footer stays below when rows are sorted.
+
+    A `tall` box is no higher than most of the screen.
+    """
+    return _macro("table")(caption, columns, rows, footer, sortable, tall)
+
+
+def explorer(
+    frame: Frame,
+    caption: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    drawings: Sequence[Drawing | None],
+) -> Markup:
+    """Return a table over which a figure shows the drawing of the row that is pointed at or has the focus.
+
+    Without scripts the table stands alone. The drawings have the size of `frame`.
+    """
+    return _macro("explorer")(frame, caption, columns, rows, drawings)
+
+
+def definitions(pairs: Iterable[tuple[str, str | Markup]]) -> Markup:
+    """Return names and what they are."""
+    return _macro("definitions")(list(pairs))
+
+
+def sheet(address: str, parts: Sequence[Markup]) -> Markup:
+    """Put parts on one picture, a row of images; :func:`tiles` among them show its images one by one."""
+    return _macro("sheet")(address, parts)
+
+
+def tiles(caption: str, entries: Sequence[Tile]) -> Markup:
+    """Return the images of the sheet around, with words below each."""
+    return _macro("tiles")(caption, entries)
+
+
+def picker(choices: Sequence[Choice]) -> Markup:
+    """Return buttons that show one panel at a time; without scripts all panels stand one under the other."""
+    return _macro("picker")(choices)
+
+
+def _macro(name: str) -> Callable[..., Markup]:
+    """Return a macro of ``templates/parts.html``."""
+    return cast(Callable[..., Markup], getattr(ENVIRONMENT.get_template("parts.html").module, name))
+
 
 PAPER = Markup(
     '<a href="https://doi.org/10.1016/j.ins.2019.01.025">Zellinger et al., Information Sciences 483 (2019), 174-191</a>'
@@ -48,7 +260,7 @@ def render_page(
     title, lead
         The heading and the one sentence that says what was found; both are escaped.
     sections
-        What the page shows, in order; the parts come from :mod:`momentalign.report.parts`.
+        What the page shows, in order; the parts come from :mod:`momentalign.report.page`.
     numbers
         The few numbers to remember, shown under the lead.
 

@@ -19,12 +19,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.domains import read_domains
-from momentalign.estimators.inputs import as_float32, encode_labels, read_seed
+from momentalign.estimators.domains import as_float32, encode_labels, read_domains, read_seed
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Matrix
+from momentalign.progress import search_progress
 from momentalign.selection.grid import Point, read_points, results_table
-from momentalign.selection.progress import search_progress
 
 __all__ = ["Finished", "Sample", "StackedSearch"]
 

@@ -1,7 +1,11 @@
-"""A grid of parameters as stacks of networks: points, what each trains, which train together, and their table."""
+"""A grid of parameters as stacks of networks: points, what each trains, which train together, and their table.
+
+Both domains split at random into a part to train on and a part held out, each domain by itself.
+"""
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,22 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid
+from sklearn.model_selection import ParameterGrid, train_test_split
 
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.discrepancies.correlation import CORALLoss
+from momentalign.discrepancies.coral import CORALLoss
 from momentalign.discrepancies.domain_pairs import read_between, read_domain_weights
-from momentalign.discrepancies.maximum_mean import MMDLoss
+from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.domains import naming
-from momentalign.estimators.inputs import read_device, read_number, read_seed
-from momentalign.estimators.network import LARGEST_WEIGHT, named_distance
-from momentalign.training.compiled import is_compilable
-from momentalign.training.recipe import Member, Recipe, Task
+from momentalign.estimators.domains import naming, read_device, read_number, read_seed
+from momentalign.estimators.mann import LARGEST_WEIGHT, named_distance
+from momentalign.training.compiled_engine import is_compilable
+from momentalign.training.config import Member, Recipe, Task
 
-__all__ = ["Point", "read_points", "results_table", "stacks"]
+__all__ = ["Point", "read_points", "refuse_bad_share", "results_table", "split_labelled", "split_unlabelled", "stacks"]
 
 # Networks trained at once: bounds the memory they take and what a killed search has to do again.
 STACK = 64
@@ -159,3 +162,54 @@ def _plain(name: str, value: Any) -> Any:
         f"resume cannot tell {name}={value!r} from another one when it reads the journal; use a name, a number or one "
         "of the losses of momentalign, or resume=None."
     )
+
+
+Rows = NDArray[np.intp]
+
+
+def split_labelled(labels: NDArray[np.intp], *, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Return the rows to train on, a `share` of them, and the rows held out; classes in proportion, order random.
+
+    Examples
+    --------
+    >>> training, held_out = split_labelled(np.array([0, 1] * 5), share=0.8, seed=0)
+    >>> len(training), sorted(np.array([0, 1] * 5)[held_out].tolist())
+    (8, [0, 1])
+    """
+    counts = np.bincount(labels)
+    held_out = max(_held_out(len(labels), share), len(counts))
+    if counts.min() < 2 or len(labels) - held_out < len(counts):
+        raise InvalidInputError(
+            f"y has {len(labels)} labels of {len(counts)} classes, {counts.min()} of the rarest, too few to hold out "
+            "some of each class; give at least 2 rows of each class, or set share nearer to 0.5."
+        )
+    training, rest = train_test_split(
+        np.arange(len(labels)), test_size=held_out, stratify=labels, random_state=seed % 2**32
+    )
+    return training, rest
+
+
+def split_unlabelled(rows: int, *, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Return the rows to train on, a `share` of them, and the rows held out, at least one of each; order random.
+
+    Examples
+    --------
+    >>> [len(part) for part in split_unlabelled(10, share=0.8, seed=0)]
+    [8, 2]
+    """
+    held_out = min(max(_held_out(rows, share), 1), rows - 1)
+    order = np.random.default_rng([seed, 2]).permutation(rows)
+    return order[:-held_out], order[-held_out:]
+
+
+def refuse_bad_share(share: object) -> None:
+    """Raise unless this can be the part of a domain to train on."""
+    if isinstance(share, bool) or not isinstance(share, numbers.Real):
+        raise InvalidTypeError(f"share must be a number between 0 and 1, got {share!r}; try 0.8.")
+    if not 0.0 < float(share) < 1.0:
+        raise InvalidInputError(f"share must be above 0 and below 1, got {share!r}; try 0.8.")
+
+
+def _held_out(rows: int, share: float) -> int:
+    refuse_bad_share(share)
+    return round((1.0 - float(share)) * rows)

@@ -4,6 +4,8 @@ E. Zhong, W. Fan, Q. Yang, O. Verscheure, J. Ren: Cross validation framework to 
 transfer learning, ECML PKDD 2010. As done for networks by Y. Ganin, E. Ustinova, H. Ajakan, P. Germain, H. Larochelle,
 F. Laviolette, M. Marchand, V. Lempitsky: Domain-adversarial training of neural networks, JMLR 17, 2016; Section 6.3 of
 Zellinger et al. (2019) chooses the weight and the width of the MMD so.
+
+Reverse validation of several tasks at once, for accelerators: the networks of all tasks train side by side.
 """
 
 from __future__ import annotations
@@ -19,11 +21,19 @@ from numpy.typing import NDArray
 
 from momentalign.estimators.domains import with_rows_of_every_domain
 from momentalign.networks.shallow import Layer, Matrix, outputs
-from momentalign.selection.splits import split_labelled, split_unlabelled
-from momentalign.training.recipe import Member, Recipe, Task, TrainedNetwork
-from momentalign.training.stack import train_stack
+from momentalign.selection.grid import split_labelled, split_unlabelled
+from momentalign.training.config import Member, Recipe, Task, TrainedNetwork
+from momentalign.training.stack import train_stack, train_tasks
 
-__all__ = ["Parts", "ReverseResult", "reverse_scores", "reverse_task", "split_domains"]
+__all__ = [
+    "Domains",
+    "Parts",
+    "ReverseResult",
+    "reverse_scores",
+    "reverse_scores_of_tasks",
+    "reverse_task",
+    "split_domains",
+]
 
 
 class ReverseResult(NamedTuple):
@@ -114,7 +124,7 @@ def reverse_scores(
 
     Examples
     --------
-    >>> from momentalign.training.recipe import Optimizer
+    >>> from momentalign.training.config import Optimizer
     >>> random = np.random.default_rng(0)
     >>> labels = np.arange(200) % 2
     >>> source = (random.normal(size=(200, 2)) + 3.0 * labels[:, None]).astype(np.float32)
@@ -200,3 +210,34 @@ def _reverse_accuracy(parts: Parts, n_classes: int, recipe: Recipe, member: Memb
 
 def _classes(layers: Sequence[Layer], rows: Matrix) -> NDArray[np.intp]:
     return np.asarray(outputs(layers, rows).argmax(axis=1))
+
+
+class Domains(NamedTuple):
+    """The labelled source and the unlabelled target of one task."""
+
+    source: Matrix
+    labels: NDArray[np.intp]
+    target: Matrix
+
+
+def reverse_scores_of_tasks(
+    tasks: Sequence[Domains],
+    n_classes: int,
+    recipe: Recipe,
+    members: Sequence[Member],
+    *,
+    seed: int,
+    share: float = 0.8,
+    device: str = "cpu",
+) -> NDArray[np.float64]:
+    """Return the scores of :mod:`momentalign.selection.reverse` for tasks of one shape, shape (tasks, members)."""
+    parts = [split_domains(*task, share=share, seed=seed) for task in tasks]
+    forward = train_tasks([part.forward(n_classes) for part in parts], recipe, members, device=device)
+    back = [
+        (part, reverse_task(part, network.layers, n_classes), replace(member, initial=network.layers))
+        for part, networks in zip(parts, forward, strict=True)
+        for member, network in zip(members, networks, strict=True)
+    ]
+    trained = train_tasks([task for _, task, _ in back], recipe, [[member] for *_, member in back], device=device)
+    scores = [part.accuracy(network.layers) for (part, *_), (network,) in zip(back, trained, strict=True)]
+    return np.array(scores).reshape(len(tasks), len(members))

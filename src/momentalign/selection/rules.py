@@ -13,16 +13,20 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError
+from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
-from momentalign.scores.balancing import balancing_choice
-from momentalign.scores.deep_embedded import deep_embedded_score
-from momentalign.scores.entropy import mutual_information, negative_entropy
-from momentalign.scores.importance import importance_weights, logistic_ratio
-from momentalign.scores.importance_weighted import importance_weighted_score
-from momentalign.scores.losses import classification_errors, cross_entropies
-from momentalign.scores.neighbourhood_density import neighbourhood_density
-from momentalign.scores.nuclear_norm import nuclear_norm
-from momentalign.training.recipe import Task
+from momentalign.selection.scores import (
+    balancing_choice,
+    classification_errors,
+    cross_entropies,
+    deep_embedded_score,
+    importance_weighted_score,
+    mutual_information,
+    negative_entropy,
+    neighbourhood_density,
+    nuclear_norm,
+)
+from momentalign.training.config import Task
 
 __all__ = ["Rule", "balanced_weight", "density_ratio", "network_score", "read_rule"]
 

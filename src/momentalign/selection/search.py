@@ -1,24 +1,37 @@
 r"""ReverseValidationSearch: the parameters whose networks find the way back to the source, no target label needed.
 
 Zhong et al. (2010) and Ganin et al. (2016), see :mod:`momentalign.selection.reverse`.
+
+LabelFreeSearch: the whole grid trained once, every network judged by one score, no target label needed.
+
+The rules are those of `momentalign.scores`, one file and one reference each. Aggregation in place of a choice: Dinu et
+al., ICLR 2023, see :mod:`momentalign.estimators.combination`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
+from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
+from momentalign.estimators.combination import aggregation_coefficients
+from momentalign.estimators.domains import split_layers, with_rows_of_every_domain
+from momentalign.evaluation.importance import importance_weights
+from momentalign.networks.shallow import probabilities
 from momentalign.selection.base import Finished, Sample, StackedSearch
-from momentalign.selection.grid import Point, stacks
+from momentalign.selection.grid import Point, refuse_bad_share, split_labelled, stacks
 from momentalign.selection.reverse import reverse_scores
-from momentalign.selection.splits import refuse_bad_share
-from momentalign.training.recipe import Task
+from momentalign.selection.rules import Rule, balanced_weight, density_ratio, network_score, read_rule
+from momentalign.training.config import Task, TrainedNetwork
+from momentalign.training.stack import train_stack
 
-__all__ = ["ReverseValidationSearch"]
+__all__ = ["LabelFreeSearch", "ReverseValidationSearch"]
 
 
 class ReverseValidationSearch(StackedSearch):
@@ -121,3 +134,193 @@ class ReverseValidationSearch(StackedSearch):
                 target_domains=others,
                 finished=lambda position, score, stack=stack: finished(stack[position], score),  # type: ignore[misc]
             )
+
+
+Networks = Mapping[int, TrainedNetwork]
+
+
+class LabelFreeSearch(StackedSearch):
+    r"""Choose parameters of a :class:`MANNClassifier`, or combine its networks, by a score that needs no target label.
+
+    Every point of the grid trains one network on a part of the source and the whole target. The rest of the source
+    stops the networks early and is where the rules that need labels look.
+
+    Parameters
+    ----------
+    estimator
+        The model whose parameters are chosen. Held-out rows stop its networks early, whatever its
+        ``validation_fraction``.
+    param_grid
+        As for ``GridSearchCV``: names of parameters with lists of values, or a list of such dictionaries. Points
+        with the same hidden layers, optimizer, learning rate, batch size, epochs and patience train as one stack.
+    rule
+        ``"importance-weighted"``: minus the cross-entropy on held-out source rows, weighted by the density ratio of the
+        domains in the network's hidden activations. ``"deep-embedded"``: the same with a control variate.
+        ``"neighbourhood-density"``, ``"nuclear-norm"``, ``"entropy"`` (minus it) and ``"mutual-information"`` of the
+        predictions for the target. ``"balancing"``: the balancing principle, for grids of ``weight`` alone; its choice
+        has score 1, the others 0. ``"source"``: the accuracy on held-out source rows.
+    aggregate
+        Predict with the linear combination of all networks that has the least squared error, estimated for the target
+        by importance weights, in place of the best one; no model is fitted again then.
+    share
+        Part of the source to train on.
+    refit
+        Fit the best model to all data.
+    n_jobs
+        Cores that networks are spread over; -1 takes all. It changes no number.
+    random_state
+        Seed of the split, and of the initial weights where the estimator has none.
+    resume
+        A file that keeps the score of each finished point, so that a stopped search goes on where it stopped. Needs
+        a whole number as `random_state`; a file of another data set or split is refused. Not with ``"balancing"`` and
+        `aggregate`, which need all networks at once.
+    verbose
+        1 shows a progress bar.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        Per point: ``params``, ``param_<name>``, ``mean_test_score`` (higher is better) and ``rank_test_score``.
+    best_index_, best_score_, best_params_
+        The point with the best score, of equals the first.
+    best_estimator_ : MANNClassifier
+        With these parameters, fitted to all data; with `aggregate` it predicts with the combination.
+    networks_, coefficients_ : list of TrainedNetwork, ndarray
+        With `aggregate`: one network per point, and its coefficient.
+    classes_ : ndarray
+        The class labels.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from momentalign.estimators.classifier import MANNClassifier
+    >>> random = np.random.default_rng(0)
+    >>> y = np.arange(200) % 2
+    >>> X = random.normal(size=(200, 2)) + 3.0 * y[:, None]
+    >>> model = MANNClassifier(hidden=(5,), learning_rate=0.1, max_epochs=50)
+    >>> search = LabelFreeSearch(model, {"weight": [0.0, 1.0]}, rule="mutual-information", random_state=0)
+    >>> bool(search.fit(X, y, X_target=X + [1.0, 0.0]).score(X + [1.0, 0.0], y) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: MANNClassifier,
+        param_grid: Any,
+        *,
+        rule: Rule = "importance-weighted",
+        aggregate: bool = False,
+        share: float = 0.8,
+        refit: bool = True,
+        n_jobs: int = 1,
+        random_state: int | np.random.RandomState | None = None,
+        resume: str | os.PathLike[str] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.rule = rule
+        self.aggregate = aggregate
+        self.share = share
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.resume = resume
+        self.verbose = verbose
+
+    def _fits_a_model(self) -> bool:
+        return self.refit or self.aggregate
+
+    def _fit_best(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
+        if self.aggregate:
+            self._predict_by_all()
+        else:
+            super()._fit_best(X, y, X_target, sample_domain)
+
+    def _identity(self) -> dict[str, Any]:
+        return {**super()._identity(), "rule": self.rule}
+
+    def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:
+        refuse_bad_share(self.share)
+        rule = read_rule(self.rule)
+        others = sorted({name for point in points for name in point.parameters} - {"weight"})
+        if rule == "balancing" and others:
+            raise InvalidInputError(
+                f"rule='balancing' compares networks by their weight alone, but param_grid has {', '.join(others)}; "
+                "give values of weight only, or another rule."
+            )
+        if self.resume is not None and (self.aggregate or rule == "balancing"):
+            word = "aggregate=True" if self.aggregate else "rule='balancing'"
+            raise InvalidInputError(
+                f"{word} needs all networks at once, and resume keeps scores only; give resume=None."
+            )
+
+    def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:
+        task = _hold_out(sample, self.share)
+        networks: dict[int, TrainedNetwork] = {}
+        for stack in stacks(points, task):
+            members = [point.member for point in stack]
+            trained = train_stack(task, stack[0].recipe, members, device=stack[0].device, n_jobs=self.n_jobs)
+            if self.rule != "balancing":
+                self._judge(stack, trained, task, finished)
+            if self.rule == "balancing" or self.aggregate:
+                networks.update({point.index: network for point, network in zip(stack, trained, strict=True)})
+        if self.rule == "balancing":
+            _balance(points, networks, task, finished)
+        if self.aggregate:
+            self._combine(points, networks, task)
+
+    def _judge(self, stack: Sequence[Point], trained: Sequence[TrainedNetwork], task: Task, finished: Finished) -> None:
+        calls = (delayed(network_score)(self.rule, network.layers, task) for network in trained)
+        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+        with closing(parallel(calls)) as arrivals:
+            for point, score in zip(stack, arrivals, strict=True):
+                finished(point, score)
+
+    def _combine(self, points: Sequence[Point], networks: Networks, task: Task) -> None:
+        # The least aligned features still hold what tells the domains apart.
+        plainest = min(points, key=lambda point: point.member.weight)
+        self.networks_ = [networks[point.index] for point in points]
+        self.coefficients_ = aggregation_coefficients(
+            target=np.stack([probabilities(network.layers, task.target) for network in self.networks_]),
+            source=np.stack([probabilities(network.layers, task.validation) for network in self.networks_]),
+            labels=task.validation_labels,  # type: ignore[arg-type]
+            weights=importance_weights(ratio=density_ratio(networks[plainest.index].layers, task)),
+        )
+
+    def _predict_by_all(self) -> None:
+        """Make the best model predict with the combination; its hidden activations are those of the best network."""
+        model, best = self.best_estimator_, self.networks_[self.best_index_]
+        model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_
+        model.networks_ = [split_layers(network.layers) for network in self.networks_]
+        model.coefficients_ = self.coefficients_
+        model.coefs_, model.intercepts_ = model.networks_[self.best_index_]
+        model.n_epochs_, model.best_epoch_ = best.n_epochs, best.best_epoch
+        model.history_ = dict(vars(best.history))
+
+
+def _hold_out(sample: Sample, share: float) -> Task:
+    """Split the source and shuffle the target: batches are cut in order."""
+    source, labels, target, n_classes, seed, numbers, others = sample
+    training, held_out = split_labelled(labels, share=share, seed=seed)
+    training, held_out = with_rows_of_every_domain(training, held_out, numbers)
+    order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
+    return Task(
+        source[training],
+        labels[training],
+        target[order],
+        n_classes,
+        source[held_out],
+        labels[held_out],
+        source_domains=None if numbers is None else numbers[training],
+        target_domains=None if others is None else others[order],
+    )
+
+
+def _balance(points: Sequence[Point], networks: Networks, task: Task, finished: Finished) -> None:
+    growing = sorted(points, key=lambda point: point.member.weight)
+    chosen = growing[balanced_weight([networks[point.index].layers for point in growing], task)]
+    for point in points:
+        finished(point, float(point is chosen))

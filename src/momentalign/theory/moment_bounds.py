@@ -25,8 +25,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.intervals import interval_length
-from momentalign.moments.sample import read_order
+from momentalign.moments.sample import interval_length, read_order
 
 __all__ = [
     "GapBound",

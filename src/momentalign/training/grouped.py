@@ -13,11 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from momentalign.data.pairing import Rows
 from momentalign.networks.shallow import Layer, Matrix
-from momentalign.training.batched import cross_entropy, make_optimizer, open_device
-from momentalign.training.objective import StackDistance, adversaries
-from momentalign.training.recipe import EpochFigures, Member, Recipe, Task, ValidationFigures
+from momentalign.training.config import EpochFigures, Member, Recipe, Rows, Task, ValidationFigures
+from momentalign.training.torch_engine import StackDistance, adversaries, cross_entropy, make_optimizer, open_device
 
 __all__ = ["GroupedEngine", "are_alike"]
 

@@ -17,10 +17,14 @@ from torch import Tensor
 
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import Layer
-from momentalign.training.batched import BatchedEngine
-from momentalign.training.compiled import CompiledEngine, CompiledTask, are_compiled, compile_loops, is_compilable
-from momentalign.training.grouped import GroupedEngine, are_alike
-from momentalign.training.recipe import (
+from momentalign.training.compiled_engine import (
+    CompiledEngine,
+    CompiledTask,
+    are_compiled,
+    compile_loops,
+    is_compilable,
+)
+from momentalign.training.config import (
     Engine,
     EpochFigures,
     History,
@@ -30,6 +34,8 @@ from momentalign.training.recipe import (
     TrainedNetwork,
     ValidationFigures,
 )
+from momentalign.training.grouped import GroupedEngine, are_alike
+from momentalign.training.torch_engine import BatchedEngine
 
 __all__ = ["EpochReport", "compile_ahead", "run_engine", "train_stack", "train_tasks"]
 

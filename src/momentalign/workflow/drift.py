@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from momentalign.moments.running import Moments
+from momentalign.moments.streaming import Moments
 
 __all__ = ["Drift", "FeatureDrift", "find_drift", "standardised_shift"]
 

@@ -2,25 +2,55 @@
 
 On a CPU every network is a stack of its own and stacks are spread over threads; on an accelerator all are one stack.
 A network trained in a stack is the network trained alone, so this changes no number.
+
+Work spread over threads, results in order; numpy and the compiled loops leave the interpreter to others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from threading import Event, Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from momentalign.estimators.aggregation import WEIGHTS
-from momentalign.estimators.network import named_distance
-from momentalign.training.recipe import Member, Recipe, Task, TrainedNetwork
+from momentalign.estimators.combination import WEIGHTS
+from momentalign.estimators.mann import named_distance
+from momentalign.training.config import Member, Recipe, Task, TrainedNetwork
 from momentalign.training.stack import EpochReport, compile_ahead, train_stack
-from momentalign.workflow.threads import cores
 
-__all__ = ["Point", "Progress", "grid_points", "train_again", "train_points"]
+__all__ = ["Point", "Progress", "cores", "grid_points", "in_order", "train_again", "train_points"]
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Callable[[Part], Result], parts: Iterable[Part], *, threads: int) -> Generator[Result]:
+    """Yield the result of each part in order; no more parts are read ahead than there are threads.
+
+    Examples
+    --------
+    >>> list(in_order(lambda number: number**2, range(5), threads=2))
+    [0, 1, 4, 9, 16]
+    """
+    with ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[Result]] = deque()
+        for part in parts:
+            waiting.append(pool.submit(work, part))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
 
 Progress = Callable[[int, int], None]
 """Takes the number of finished epochs of all networks and how many there will be at most; one call at a time."""

@@ -16,16 +16,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from momentalign.data.tables.table import Table, shown
 from momentalign.errors import InvalidInputError
+from momentalign.estimators.labels import Scale, fitted_scale, read_values
 from momentalign.estimators.regressor import MANNRegressor
-from momentalign.estimators.values import Scale, fitted_scale, read_values
 from momentalign.networks.shallow import Matrix, outputs
-from momentalign.selection.splits import split_unlabelled
-from momentalign.training.recipe import LossName, Recipe, Task, TrainedNetwork
+from momentalign.selection.grid import split_unlabelled
+from momentalign.tables.table import Table, shown
+from momentalign.training.config import LossName, Recipe, Task, TrainedNetwork
 from momentalign.workflow.grid import Point
-from momentalign.workflow.summary import Fit, distances, network_name, network_rows, seen, shared
-from momentalign.workflow.verdict import verdict_of_values
+from momentalign.workflow.summary import Fit, distances, network_name, network_rows, seen, shared, verdict_of_values
 
 __all__ = ["TrueValues", "Values", "explained", "read_true_values"]
 

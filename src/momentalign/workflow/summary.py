@@ -1,6 +1,10 @@
 """What there is to say about a fit, as plain JSON: the table of networks, distances, what shifted, and a verdict.
 
 Target labels are compared with predictions here and nowhere else, after the model is finished.
+
+The finding of a fit in a few plain sentences.
+
+Labels of the target, where there are any: for evaluation only, compared with the predictions of a finished model.
 """
 
 from __future__ import annotations
@@ -15,21 +19,183 @@ import scipy
 from numpy.typing import NDArray
 
 from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.errors import InvalidInputError
 from momentalign.estimators.bounds import error_bound
-from momentalign.estimators.inputs import split_layers
-from momentalign.moments.running import Moments
+from momentalign.estimators.combination import aggregated_probabilities
+from momentalign.estimators.domains import split_layers
+from momentalign.moments.streaming import Moments
 from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
-from momentalign.scores.aggregation import aggregated_probabilities
-from momentalign.scores.nuclear_norm import nuclear_norm
-from momentalign.training.recipe import Task, TrainedNetwork
+from momentalign.selection.scores import nuclear_norm
+from momentalign.tables.table import Table
+from momentalign.training.config import Task, TrainedNetwork
 from momentalign.version import __version__
 from momentalign.workflow.drift import standardised_shift
 from momentalign.workflow.grid import Point
-from momentalign.workflow.model_folder import TableModel
-from momentalign.workflow.truth import Truth
-from momentalign.workflow.verdict import verdict
+from momentalign.workflow.model import TableModel
 
-__all__ = ["ClassFit", "Fit", "distances", "network_name", "network_rows", "seen", "shared", "summarise"]
+__all__ = [
+    "ClassFit",
+    "Fit",
+    "Truth",
+    "distances",
+    "network_name",
+    "network_rows",
+    "read_truth",
+    "seen",
+    "shared",
+    "summarise",
+    "verdict",
+    "verdict_of_values",
+]
+
+# Distances up to this many times what chance gives are no difference of the domains.
+ALIKE = 1.5
+# A loss of this much source accuracy, or of explained variance, is worth a word.
+COSTLY = 0.05
+# Mean predictions that alignment moves by this part of a deviation are worth a word.
+MOVED = 0.2
+INTERRUPTED = "Training was interrupted; this is the model of the networks that were finished."
+
+
+def verdict(summary: Mapping[str, Any]) -> str:
+    """Return what was found in a few plain sentences."""
+    last, plain = summary["rows"][-1], next((row for row in summary["rows"] if row["weight"] == 0.0), None)
+    sentences = [_alignment(summary["distance"], adapted=any(row["weight"] for row in summary["rows"]))]
+    if summary["plain_kept"]:
+        sentences = [_kept(summary["rows"])]
+    held_out = f"The model gets {100 * last['source_accuracy']:.1f} % of held-out source rows right"
+    if plain is not None and plain["source_accuracy"] - last["source_accuracy"] > COSTLY:
+        held_out += f", the plain network {100 * plain['source_accuracy']:.1f} %: alignment costs something here"
+    sentences.append(f"{held_out}.")
+    used = [share["class"] for share in summary["shares"] if share["target"]]
+    if len(used) == 1:
+        sentences.append(f"It predicts {used[0]!r} for every target row; check the target before you rely on it.")
+    if summary["evaluation"] is not None:
+        beside = "" if plain is None else f", the plain network {100 * plain['target_accuracy']:.1f} %"
+        sentences.append(f"On the target it gets {100 * last['target_accuracy']:.1f} % right{beside}.")
+    if summary["interrupted"]:
+        sentences.append(INTERRUPTED)
+    return " ".join(sentences)
+
+
+def verdict_of_values(summary: Mapping[str, Any], *, weight: float) -> str:
+    """Return what was found where labels are numbers, and which weight predicts, in a few plain sentences."""
+    last, plain = summary["rows"][-1], next((row for row in summary["rows"] if row["weight"] == 0.0), None)
+    sentences = [_alignment(summary["distance"], adapted=any(row["weight"] for row in summary["rows"]))]
+    if weight:
+        paper = ", the paper's default" if weight == 1.0 else ""
+        sentences.append(f"The weight is {weight:g}{paper}: numbers have no label-free score here to choose it by.")
+    else:
+        plain = None  # It is what predicts, there is nothing to compare.
+    held_out = f"R² is {_explained(last['source_r2'])} on held-out source rows"
+    if plain is not None and (plain["source_r2"] or 0.0) - (last["source_r2"] or 0.0) > COSTLY:
+        held_out += f", {_explained(plain['source_r2'])} without alignment, which costs something here"
+    sentences.append(f"{held_out}.")
+    if plain is not None:
+        sentences += _moved(summary["values"])
+    if summary["evaluation"] is not None:
+        beside = "" if plain is None else f", {_explained(plain['target_r2'])} without alignment"
+        sentences.append(f"On the target R² is {_explained(last['target_r2'])}{beside}.")
+    if summary["interrupted"]:
+        sentences.append(INTERRUPTED)
+    return " ".join(sentences)
+
+
+def _explained(part: float | None) -> str:
+    return "not defined" if part is None else f"{part:.2f}"
+
+
+def _moved(values: Mapping[str, Any]) -> list[str]:
+    """The one thing that no label-free figure can tell: whether the numbers of the target are different ones."""
+    source, plain, aligned = values["source"], values["plain"]["mean"], values["target"]["mean"]
+    if abs(plain - aligned) <= MOVED * source["deviation"]:
+        return []
+    word = "larger" if plain > aligned else "smaller"
+    return [
+        f"The predictions for the target have a mean of {aligned:.4g}, without alignment {plain:.4g}, the source's "
+        f"numbers {source['mean']:.4g}: if those of the target really are {word}, fit with method none."
+    ]
+
+
+def _kept(rows: Sequence[Mapping[str, Any]]) -> str:
+    plain = next(row["score"] for row in rows if row["weight"] == 0.0)
+    adapted = max(row["score"] for row in rows if row["weight"])
+    return (
+        f"Alignment was left out: without it the predictions for the target are surer and use the classes more evenly "
+        f"(label-free score {plain:.2f}, with it at most {adapted:.2f}), as where classes have other shares in the "
+        "target."
+    )
+
+
+def _alignment(distance: Mapping[str, Any], *, adapted: bool) -> str:
+    after, chance = sum(distance["after"]), distance["by_chance"]
+    if distance["before"] is None:
+        return f"The hidden activations of the domains are {after:.2f} apart (CMD)."
+    before = sum(distance["before"])
+    if before <= ALIKE * chance:
+        return f"The domains look alike to the plain network: {before:.2f} apart (CMD), {chance:.2f} by chance alone."
+    if not adapted:
+        return (
+            f"The hidden activations of the domains are {before:.2f} apart (CMD), {chance:.2f} by chance alone; they "
+            "were not aligned."
+        )
+    verb = "brings" if after < before else "does not bring"
+    return (
+        f"Alignment {verb} the hidden activations of the domains together: {before:.2f} apart (CMD) before, "
+        f"{after:.2f} after, {chance:.2f} by chance alone."
+    )
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The target rows that have a label, its class (-1 where the source has no such), and the names of classes."""
+
+    label: str
+    known: NDArray[np.intp]
+    codes: NDArray[np.intp]
+    names: list[str]
+    unseen: list[str]
+
+    def accuracy(self, predicted: NDArray[np.intp]) -> float:
+        """The part of the labelled target rows that is predicted right."""
+        return float((predicted[self.known] == self.codes).mean())
+
+    def evaluation(self, predicted: NDArray[np.intp]) -> dict[str, Any]:
+        """Accuracy and confusion matrix (true classes, predicted classes); a last row for what the source lacks."""
+        count = len(self.names)
+        confusion = np.zeros((count + bool(self.unseen), count), dtype=int)
+        np.add.at(confusion, (self.codes, predicted[self.known]), 1)
+        return {
+            "label": self.label,
+            "rows": len(self.known),
+            "accuracy": self.accuracy(predicted),
+            "confusion": confusion.tolist(),
+            "unseen": self.unseen,
+        }
+
+
+def read_truth(target: Table, label: str, classes: NDArray[Any]) -> Truth:
+    """Return the labels of the target as classes of the source.
+
+    Examples
+    --------
+    >>> labels = np.array(["cat", None, "cow"], dtype=object)
+    >>> truth = read_truth(Table(np.zeros((3, 1), np.float32), labels), "pet", np.array(["cat", "dog"]))
+    >>> truth.known.tolist(), truth.codes.tolist(), truth.unseen
+    ([0, 2], [0, -1], ['cow'])
+    """
+    if target.labels is None:
+        raise InvalidInputError(f"the target has no labels {label!r}; leave target_label out.")
+    # A number is itself whether a file holds it as whole or not.
+    places = {name: place for place, name in enumerate(classes.tolist())}
+    values = target.labels.tolist()
+    known = np.array([place for place, value in enumerate(values) if value is not None and value == value], dtype=int)
+    if not len(known):
+        raise InvalidInputError(f"target_label={label!r} is empty in every row; leave it out.")
+    codes = np.array([places.get(values[place], -1) for place in known], dtype=int)
+    unseen = sorted({str(values[place]) for place, code in zip(known, codes, strict=True) if code < 0})
+    return Truth(label, known, codes, [str(name) for name in places], unseen)
+
 
 Floats = NDArray[np.float64]
 Figures = Callable[[Sequence[Layer]], Mapping[str, float | None]]

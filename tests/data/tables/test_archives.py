@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from momentalign.data.tables.reading import read_chunks, read_table
+from momentalign.tables.read import read_chunks, read_table
 
 
 @pytest.fixture

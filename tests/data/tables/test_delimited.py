@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from momentalign.data.tables import delimited
-from momentalign.data.tables.reading import read_chunks, read_table
 from momentalign.errors import InvalidInputError, MomentAlignWarning
+from momentalign.tables import delimited
+from momentalign.tables.read import read_chunks, read_table
 
 NAMES = st.text("abcäöü xyz_1", min_size=1, max_size=6).map(str.strip).filter(lambda name: name[:1].isalpha())
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53) | st.none()

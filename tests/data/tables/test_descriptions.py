@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from momentalign.data.tables.preprocessing import Preprocessor
 from momentalign.errors import DamagedFileError
+from momentalign.tables.preprocess import Preprocessor
 
 FRAME = pd.DataFrame(
     {

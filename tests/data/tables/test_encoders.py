@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentalign.data.tables.encoders import CategoryColumn, DateColumn, NumberColumn
+from momentalign.tables.encoders import CategoryColumn, DateColumn, NumberColumn
 
 
 def _written(encoder, column):

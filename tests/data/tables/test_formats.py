@@ -1,6 +1,6 @@
 import pytest
 
-from momentalign.data.tables.formats import find_format
+from momentalign.tables.opening import find_format
 
 
 @pytest.mark.parametrize(

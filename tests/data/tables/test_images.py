@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from momentalign.data.tables.images import list_images, read_images
-from momentalign.data.tables.reading import read_chunks, read_table
+from momentalign.tables.arrays import list_images, read_images
+from momentalign.tables.read import read_chunks, read_table
 
 COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
 

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from momentalign.data.tables.labels import check_labels
-from momentalign.data.tables.reading import read_table
+from momentalign.tables.read import read_table
+from momentalign.tables.table import check_labels
 
 PLACE = Path("table.csv")
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from momentalign.data.tables.reading import read_chunks, read_table
 from momentalign.errors import DamagedFileError, InvalidInputError
+from momentalign.tables.read import read_chunks, read_table
 
 DAY = datetime.datetime(2020, 5, 1, 12, tzinfo=datetime.UTC)
 

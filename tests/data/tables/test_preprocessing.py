@@ -8,10 +8,10 @@ from scipy import sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from momentalign.data.tables.preprocessing import Preprocessor
-from momentalign.data.tables.table import Table
-from momentalign.data.text import DomainVectorizer
 from momentalign.errors import MomentAlignWarning
+from momentalign.tables.preprocess import Preprocessor
+from momentalign.tables.table import Table
+from momentalign.tables.text import DomainVectorizer
 
 
 @pytest.fixture

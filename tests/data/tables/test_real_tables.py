@@ -7,9 +7,9 @@ from sklearn.datasets import dump_svmlight_file, load_breast_cancer, load_wine
 from sklearn.linear_model import LogisticRegression
 
 from momentalign import cmd
-from momentalign.data.benchmarks import load_reviews
-from momentalign.data.tables.preprocessing import Preprocessor
-from momentalign.data.tables.reading import read_chunks, read_table
+from momentalign.paper.problems import load_reviews
+from momentalign.tables.preprocess import Preprocessor
+from momentalign.tables.read import read_chunks, read_table
 
 
 @pytest.fixture(scope="module")

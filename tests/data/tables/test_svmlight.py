@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from momentalign.data.tables.reading import read_chunks, read_table
+from momentalign.tables.read import read_chunks, read_table
 
 ROWS = sparse.random(50, 12, density=0.2, format="csr", random_state=0, dtype=np.float32)
 LABELS = np.arange(50) % 3

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import pytest
 import torch
 
+from momentalign.discrepancies._cpu import SMALL, CPUBackend, _backend, fast_terms, is_ordinary
 from momentalign.discrepancies.central_moment import stacked_terms
-from momentalign.discrepancies.fused.choice import SMALL, _backend, fast_terms, is_ordinary
-from momentalign.discrepancies.fused.cpu import CPUBackend
 
 
 class Elsewhere(NamedTuple):
@@ -27,7 +26,7 @@ def test_a_cpu_compiles_nothing_for_few_numbers():
 
 def test_a_gpu_has_kernels_for_five_moments_in_single_and_half_precision():
     pytest.importorskip("triton")
-    from momentalign.discrepancies.fused.cuda import CUDABackend
+    from momentalign.discrepancies._cuda import CUDABackend
 
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         sample = Elsewhere(dtype=dtype)

@@ -8,10 +8,9 @@ import torch
 
 import momentalign as ma
 from momentalign import errors
+from momentalign.discrepancies import _cpu as choice
+from momentalign.discrepancies._cpu import CPUBackend, _Buffers, differentiable_terms
 from momentalign.discrepancies.central_moment import stacked_terms
-from momentalign.discrepancies.fused import choice
-from momentalign.discrepancies.fused.cpu import CPUBackend, _Buffers
-from momentalign.discrepancies.fused.function import differentiable_terms
 
 
 def pair(rows=301, other=203, width=37, dtype=torch.float64, seed=0):

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
+from momentalign.discrepancies._cpu import CPUBackend, differentiable_terms
 from momentalign.discrepancies.central_moment import stacked_terms
-from momentalign.discrepancies.fused.cpu import CPUBackend
-from momentalign.discrepancies.fused.function import differentiable_terms
 
 
 class Told(CPUBackend):

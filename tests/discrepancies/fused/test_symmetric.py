@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from momentalign.discrepancies.cross_moments import _kernel_squares
-from momentalign.discrepancies.fused import symmetric
-from momentalign.discrepancies.fused.symmetric_loops import add_kernels, slopes_in_place
+from momentalign.discrepancies import cross_moments as symmetric
+from momentalign.discrepancies.cross_moments import _kernel_squares, add_kernels, slopes_in_place
 from momentalign.moments.sample import monomials
 
 

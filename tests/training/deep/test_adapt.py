@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.training.deep.adapt import adapt
-from momentalign.training.deep.balanced import BalancedSampler
 from momentalign.training.deep.checkpoint import SafetensorsIO
+from momentalign.training.deep.ranks import BalancedSampler
 
 FIGURES = ["source_loss", "distance"]
 

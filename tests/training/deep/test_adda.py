@@ -8,10 +8,9 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.training.deep.adapt import adapt
 from momentalign.training.deep.adda import ADDA
-from momentalign.training.deep.checkpoint import SafetensorsIO
+from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
 from momentalign.training.deep.lightning import pl, quiet
 from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.resume import LastCheckpoint
 
 ABOVE = ("4", "5", "6")
 

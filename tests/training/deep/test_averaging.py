@@ -6,12 +6,11 @@ import pytest
 import torch
 
 from momentalign.errors import InvalidInputError
-from momentalign.training.deep.averaging import AveragedWeights
-from momentalign.training.deep.checkpoint import SafetensorsIO
+from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
 from momentalign.training.deep.lightning import pl, quiet
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.module import DeepAdaptation
-from momentalign.training.deep.resume import LastCheckpoint
+from momentalign.training.deep.weights import AveragedWeights
 
 
 class Noted(pl.Callback):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidTypeError
-from momentalign.training.checkpoints import write_folder
+from momentalign.files import write_folder
 from momentalign.training.deep.checkpoint import SafetensorsIO, pack, unpack
 
 CHECKPOINT = OrderedDict(

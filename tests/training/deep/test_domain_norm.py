@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from momentalign.errors import InvalidInputError
-from momentalign.training.deep.domain_norm import SourceStatistics
+from momentalign.training.deep.weights import SourceStatistics
 
 
 def test_each_domain_has_statistics_of_its_own_and_the_weights_are_shared():

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from momentalign.errors import InvalidInputError
-from momentalign.training.deep.encoder import find_encoder, fresh_weights, read_one_layer
+from momentalign.training.deep.adda import find_encoder, fresh_weights, read_one_layer
 
 
 class Branches(nn.Module):

@@ -6,9 +6,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.training.deep.balanced import BalancedSampler
+from momentalign.training.deep.lightning import RandomState
 from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.random_state import RandomState
+from momentalign.training.deep.ranks import BalancedSampler
 
 
 def drawn(shape=3):

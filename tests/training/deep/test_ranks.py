@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from momentalign.training.deep.balanced import BalancedSampler
+from momentalign.training.deep.ranks import BalancedSampler
 
 PROGRAM = """
 import json, os, pathlib, sys, torch
@@ -68,9 +68,9 @@ import json, os, pathlib, sys, torch
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler, SubsetRandomSampler
 from momentalign.errors import InvalidInputError
-from momentalign.training.deep.balanced import BalancedSampler
+from momentalign.training.deep.ranks import BalancedSampler
 from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.random_state import RandomState
+from momentalign.training.deep.lightning import RandomState
 from momentalign.training.deep.ranks import gathered, sharded
 
 class Rows(torch.utils.data.IterableDataset):

@@ -8,16 +8,15 @@ from torch import nn
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.training.deep.adapt import adapt
-from momentalign.training.deep.checkpoint import SafetensorsIO
-from momentalign.training.deep.lightning import pl, quiet
-from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.resume import LastCheckpoint
-from momentalign.training.deep.separation import (
+from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
+from momentalign.training.deep.dsn import (
     DomainSeparation,
     difference_loss,
     make_decoder,
     scale_invariant_error,
 )
+from momentalign.training.deep.lightning import pl, quiet
+from momentalign.training.deep.loaders import PairedLoader
 
 
 def fit(module, pairs, epochs, *, folder=None):

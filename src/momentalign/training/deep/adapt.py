@@ -17,18 +17,17 @@ from torch.utils.data import DataLoader
 from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import read_order
-from momentalign.training.batched import open_device
-from momentalign.training.deep.batches import labelled
+from momentalign.training.deep.alignment import Schedule
+from momentalign.training.deep.lightning import kept_random_state, seed_everything
 from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.random_state import kept_random_state, seed_everything
-from momentalign.training.deep.schedules import Schedule
-from momentalign.training.deep.shortage import speaking_of_batches
+from momentalign.training.deep.module import labelled, speaking_of_batches
+from momentalign.training.torch_engine import open_device
 
 if TYPE_CHECKING:
     from momentalign.training.deep.alignment import Discrepancy
+    from momentalign.training.deep.checkpoint import LastCheckpoint
     from momentalign.training.deep.lightning import pl
     from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice
-    from momentalign.training.deep.resume import LastCheckpoint
 
 __all__ = ["adapt"]
 
@@ -79,12 +78,12 @@ def adapt(
     layer
         The name of the submodule whose output is aligned, or several names.
     source_loader
-        Gives batches (inputs, labels). A :class:`~momentalign.training.deep.balanced.BalancedSampler` balances classes.
+        Gives batches (inputs, labels). A :class:`~momentalign.training.deep.ranks.BalancedSampler` balances classes.
     target_loader
         Gives batches of inputs, or (inputs, ...) of which the rest is not looked at.
     discrepancy, weight, schedule, n_moments, interval, loss, optimizer, learning_rate, domain_norm, semi_supervised
         As in :class:`~momentalign.training.deep.module.DeepAdaptation`. Two more methods are known by name.
-        ``"dsn"``: domain separation networks (:class:`~momentalign.training.deep.separation.DomainSeparation`), with
+        ``"dsn"``: domain separation networks (:class:`~momentalign.training.deep.dsn.DomainSeparation`), with
         `weight` as a factor on their similarity. ``"adda"``: all settings are those of training on the source, after
         which :class:`~momentalign.training.deep.adda.ADDA` adapts the encoder with the paper's settings, for
         `max_epochs` again.
@@ -251,8 +250,8 @@ class _Run:
 def _module(model: nn.Module, layer: Any, discrepancy: Any, pairs: PairedLoader, **settings: Any) -> DeepAdaptation:
     """The module of one training run."""
     from momentalign.training.deep.alignment import read_weights
+    from momentalign.training.deep.dsn import GAMMA, DomainSeparation
     from momentalign.training.deep.module import DeepAdaptation
-    from momentalign.training.deep.separation import GAMMA, DomainSeparation
 
     if isinstance(discrepancy, str) and discrepancy == "dsn":
         gamma = read_weights(settings.pop("weight"), 1)[0] * GAMMA
@@ -280,7 +279,7 @@ def _described(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _last_checkpoint(folder: str | Path, every: int | None) -> LastCheckpoint:
-    from momentalign.training.deep.resume import LastCheckpoint
+    from momentalign.training.deep.checkpoint import LastCheckpoint
 
     return LastCheckpoint(folder, every=every)
 

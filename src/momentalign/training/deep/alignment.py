@@ -3,6 +3,11 @@ r"""The alignment term of a deep network: weighted distances between the domains
 Eq. (24) of Zellinger et al. (2019) with any number of layers and of distances:
 
 .. math:: \sum_{\text{layer}} \sum_i w_i\, d_i(h(X_s), h(X_t)).
+
+How the weight of the alignment grows during training: not at all, as in the paper, or as in DANN.
+
+The ramp of Y. Ganin et al., Domain-adversarial training of neural networks, 2016, Section 5.2.2:
+:math:`2 / (1 + e^{-10 p}) - 1` at progress :math:`p` from 0 to 1.
 """
 
 from __future__ import annotations
@@ -20,14 +25,14 @@ from torch import Tensor, nn
 
 from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import CMDLoss, Interval, cmd_terms
-from momentalign.discrepancies.correlation import CORALLoss
-from momentalign.discrepancies.maximum_mean import MMDLoss
-from momentalign.discrepancies.ranks import joined_cmd
+from momentalign.discrepancies.coral import CORALLoss
+from momentalign.discrepancies.distributed import joined_cmd
+from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.networks.layers import activation_interval, find_layer
 from momentalign.training.deep.ranks import number_of_ranks
 
-__all__ = ["Alignment", "Discrepancy", "read_layers", "read_weights"]
+__all__ = ["Alignment", "Discrepancy", "Schedule", "read_layers", "read_schedule", "read_weights"]
 
 Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Discrepancy: TypeAlias = Literal["cmd", "cv-cmd", "mmd", "coral", "dann"] | Distance | None
@@ -220,3 +225,34 @@ def _scalar(loss: Distance, source: Tensor, target: Tensor) -> Tensor:
         f"discrepancy must return a scalar torch tensor, got {value!r:.80}; "
         "return for instance difference.square().sum()."
     )
+
+
+Schedule: TypeAlias = Literal["constant", "ramp"] | Callable[[float], float]
+
+
+def read_schedule(schedule: Schedule) -> Callable[[float], float]:
+    """Return the factor on the weight as a function of progress.
+
+    Examples
+    --------
+    >>> ramp = read_schedule("ramp")
+    >>> ramp(0.0), round(ramp(0.5), 4), round(ramp(1.0), 4)
+    (0.0, 0.9866, 0.9999)
+    """
+    if callable(schedule):
+        return schedule
+    if schedule == "constant":
+        return _constant
+    if schedule == "ramp":
+        return _ramp
+    raise InvalidInputError(
+        f"schedule must be 'constant', 'ramp' or a function of the progress in [0, 1], got {schedule!r}."
+    )
+
+
+def _constant(_progress: float) -> float:
+    return 1.0
+
+
+def _ramp(progress: float) -> float:
+    return 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
-from momentalign.files import replace_file
-from momentalign.training.tensors import LENGTH, read_header
+from momentalign.files import LENGTH, read_header, replace_file
 
 __all__ = ["export_onnx", "load_weights", "save_weights"]
 

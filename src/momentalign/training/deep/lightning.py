@@ -1,19 +1,28 @@
-"""Lightning, or the word on how to get it."""
+"""Lightning, or the word on how to get it.
+
+The state of the generators that training draws from: Python's, numpy's, torch's, and that of the GPU in use.
+"""
 
 from __future__ import annotations
 
 import logging
+import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["RandomState", "interruptible", "kept_random_state", "pl", "quiet", "seed_everything"]
 
 try:
     import pytorch_lightning as pl
     from lightning_fabric.utilities.warnings import PossibleUserWarning
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("Networks are adapted by Lightning: pip install momentalign[deep]") from error
-
-__all__ = ["interruptible", "pl", "quiet"]
 
 
 @contextmanager
@@ -44,3 +53,76 @@ def interruptible() -> Iterator[None]:
         if not isinstance(left.__context__, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt from None
+
+
+class RandomState(NamedTuple):
+    """One moment of all generators of this process."""
+
+    python: tuple[Any, ...]
+    numpy: tuple[Any, ...]
+    torch: Tensor
+    cuda: Tensor | None
+
+    @classmethod
+    def now(cls) -> RandomState:
+        """Return the state as it is; nothing is drawn and no device is waited for."""
+        in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        cuda = torch.cuda.get_rng_state() if in_use else None
+        numpy = np.random.get_state(legacy=True)  # noqa: NPY002
+        return cls(random.getstate(), tuple(numpy), torch.get_rng_state(), cuda)
+
+    def restore(self) -> None:
+        """Put all generators back to this moment."""
+        random.setstate(self.python)
+        np.random.set_state(self.numpy)  # noqa: NPY002
+        torch.set_rng_state(self.torch)
+        if self.cuda is not None and torch.cuda.is_available():
+            torch.cuda.set_rng_state(self.cuda)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the state as tensors and plain numbers, fit for a file."""
+        version, words, gauss = self.python
+        _, keys, *rest = self.numpy
+        plain = {
+            "python": [version, torch.tensor(words), gauss],
+            "numpy": [torch.from_numpy(keys.astype(np.int64)), *rest],
+            "torch": self.torch,
+        }
+        return plain if self.cuda is None else {**plain, "cuda": self.cuda}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> RandomState:
+        """Return the state that :meth:`as_dict` described."""
+        version, words, gauss = plain["python"]
+        keys, *rest = plain["numpy"]
+        return cls(
+            (version, tuple(words.tolist()), gauss),
+            ("MT19937", keys.numpy().astype(np.uint32), *rest),
+            plain["torch"],
+            plain.get("cuda"),
+        )
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """Leave the generators as they were, whatever is drawn inside.
+
+    Examples
+    --------
+    >>> with kept_random_state():
+    ...     inside = torch.rand(2)
+    >>> bool((torch.rand(2) == inside).all())
+    True
+    """
+    state = RandomState.now()
+    try:
+        yield
+    finally:
+        state.restore()
+
+
+def seed_everything(seed: int) -> None:
+    """Start all generators from one seed."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    torch.manual_seed(seed)

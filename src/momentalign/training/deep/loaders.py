@@ -14,7 +14,7 @@ import torch
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import read_order
-from momentalign.training.deep.random_state import RandomState, kept_random_state
+from momentalign.training.deep.lightning import RandomState, kept_random_state
 from momentalign.training.deep.ranks import gathered, number_of_ranks, of_this_rank, sharded
 
 __all__ = ["PairedLoader"]

@@ -2,7 +2,7 @@ r"""MomentMetric: the Central Moment Discrepancy of everything that was seen, as
 
 Means of per-batch or per-rank distances are no distance of the whole; moments merge exactly. A sample is one tensor,
 float64, with a row for each order p = 0, 1, 2, ...: the count, the mean and the central sums, which merge by the
-formulas of :mod:`momentalign.moments.central_sums` over batches and over ranks.
+formulas of :mod:`momentalign.moments.sums` over batches and over ranks.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.intervals import interval_length
-from momentalign.moments.sample import read_order
+from momentalign.moments.sample import interval_length, read_order
 
 try:
     from torchmetrics import Metric

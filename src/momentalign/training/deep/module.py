@@ -2,13 +2,19 @@ r"""Deep moment alignment as a Lightning module: any network, aligned at named l
 
 Eq. (24) of Zellinger et al. (2019): the loss of a step is
 :math:`L(X_s, Y_s) + \lambda \sum_{\text{layer}} d(h(X_s), h(X_t))`.
+
+What a batch holds: inputs and labels of the source, inputs of the target, and its labels only where asked for.
+
+What to say when memory runs out in training: the size of the batches, and that the last checkpoint stays.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -18,19 +24,73 @@ from torch.nn.functional import cross_entropy
 from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
 from momentalign.networks.layers import recorded
-from momentalign.training.batched import make_optimizer
-from momentalign.training.deep.alignment import Alignment, Discrepancy, read_layers
-from momentalign.training.deep.batches import accuracy, classified, inputs_of, joinable, labelled
-from momentalign.training.deep.domain_norm import SourceStatistics
-from momentalign.training.deep.lightning import pl
+from momentalign.training.config import Optimizer
+from momentalign.training.deep.alignment import Alignment, Discrepancy, Schedule, read_layers, read_schedule
+from momentalign.training.deep.lightning import RandomState, pl
 from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.random_state import RandomState
 from momentalign.training.deep.ranks import gathered, of_this_rank, share_of_rank
-from momentalign.training.deep.schedules import Schedule, read_schedule
-from momentalign.training.recipe import Optimizer
+from momentalign.training.deep.weights import SourceStatistics
 from momentalign.training.stack import LARGEST_LOSS
+from momentalign.training.torch_engine import make_optimizer
 
-__all__ = ["DeepAdaptation", "Loss", "OptimizerChoice", "Pass", "layer_widths"]
+__all__ = [
+    "DeepAdaptation",
+    "Loss",
+    "OptimizerChoice",
+    "Pass",
+    "accuracy",
+    "classified",
+    "inputs_of",
+    "joinable",
+    "labelled",
+    "layer_widths",
+    "speaking_of_batches",
+]
+
+
+def labelled(batch: Any, name: str) -> tuple[Any, Tensor]:
+    """Return the inputs and the labels of a batch ``(inputs, labels, ...)``."""
+    if isinstance(batch, (list, tuple)) and len(batch) >= 2 and isinstance(batch[1], Tensor):
+        return batch[0], batch[1]
+    raise InvalidInputError(
+        f"{name} must give batches (inputs, labels) with labels as a tensor, got {_described(batch)}; "
+        "change what its dataset or collate_fn returns."
+    )
+
+
+def inputs_of(batch: Any) -> Any:
+    """Return the inputs of a target batch: the batch itself, or the first part of a tuple; the rest is never read."""
+    return batch[0] if isinstance(batch, (list, tuple)) and batch else batch
+
+
+def joinable(source: Any, target: Any) -> bool:
+    """Whether the inputs of both domains can go through the network as one batch."""
+    both = isinstance(source, Tensor) and isinstance(target, Tensor)
+    return both and source.shape[1:] == target.shape[1:] and source.dtype == target.dtype
+
+
+def classified(outputs: Tensor, labels: Tensor) -> bool:
+    """Whether labels are classes, one for every row of outputs (rows, classes)."""
+    return outputs.ndim == 2 and labels.ndim == 1 and not labels.is_floating_point()
+
+
+def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the share of rows whose largest output is that of their label.
+
+    Examples
+    --------
+    >>> import torch
+    >>> accuracy(torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0, 1]))
+    tensor(0.5000)
+    """
+    return (outputs.detach().argmax(1) == labels).float().mean()
+
+
+def _described(batch: Any) -> str:
+    if isinstance(batch, (list, tuple)):
+        return f"a {type(batch).__name__} of {[type(part).__name__ for part in batch]}"
+    return f"a {type(batch).__name__} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else repr(batch)[:80]
+
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 OptimizerName: TypeAlias = Literal["adam", "adadelta", "adagrad", "sgd"]
@@ -403,3 +463,38 @@ def _read_optimizer(optimizer: object, learning_rate: float | None) -> Callable[
         return optimizer
     settings = Optimizer(optimizer, learning_rate)  # type: ignore[arg-type]
     return lambda parameters: make_optimizer(settings, parameters)
+
+
+# What the allocator of the CPU says; that of an accelerator has an error of its own.
+WORDS = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+@contextmanager
+def speaking_of_batches(source_loader: Any, target_loader: Any, *, checkpoint: Path | None) -> Iterator[None]:
+    """Turn a shortage of memory into a sentence with a remedy; any other error is left as it is.
+
+    Examples
+    --------
+    >>> loader = torch.utils.data.DataLoader(range(99), batch_size=32)
+    >>> with speaking_of_batches(loader, loader, checkpoint=None):
+    ...     raise MemoryError
+    Traceback (most recent call last):
+    ...
+    momentalign.errors.InvalidInputError: memory ran out with batches of 32 source and 32 target rows; lower batch_size.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _is_shortage(error):
+            raise
+        sizes = [getattr(loader, "batch_size", None) for loader in (source_loader, target_loader)]
+        known = all(isinstance(size, int) for size in sizes)
+        batches = f"batches of {sizes[0]} source and {sizes[1]} target rows" if known else "these batches"
+        kept = "" if checkpoint is None else f" and start again, it goes on from {checkpoint}"
+        raise InvalidInputError(f"memory ran out with {batches}; lower batch_size{kept}.") from error
+
+
+def _is_shortage(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return any(words in str(error) for words in WORDS)

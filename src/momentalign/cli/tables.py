@@ -1,0 +1,190 @@
+"""``momentalign fit``: two files in, a model folder and a page out.
+
+``momentalign diagnose``: what shifted between two files.
+
+``momentalign predict``: a model folder and a file in, predictions out, row by row.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from momentalign.cli.results import Browser, Out, TableFile, counted, interrupted_code, say, show_page
+
+if TYPE_CHECKING:
+    from momentalign.report.diagnosis import Diagnosis
+
+__all__ = ["diagnose", "fit", "predict"]
+
+DEFAULT_FOLDER = Path("momentalign-model")
+
+
+def fit(
+    source: TableFile,
+    target: Annotated[Path, typer.Argument(help="The unlabelled file, with the same columns.")],
+    label: Annotated[str, typer.Option(help="Column of the source's labels.")],
+    out: Annotated[Path, typer.Option(help="Folder of the model, and of report.html in it.")] = Path(
+        "momentalign-model"
+    ),
+    method: Annotated[str, typer.Option(help="cmd, cv-cmd, mmd, coral, dann, or none for a plain network.")] = "cmd",
+    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Networks to train with each weight.")] = 1,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs of a network.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
+    text: Annotated[str | None, typer.Option(help="A column of free text, as words and pairs of words.")] = None,
+    target_label: Annotated[
+        str | None, typer.Option(help="Column of the target's labels, for evaluation only.")
+    ] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column that names rows.")] = None,
+    regression: Annotated[bool, typer.Option("--regression", help="Labels are numbers to predict.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse columns that only one file has.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    open_page: Browser = None,
+) -> None:
+    """Train on a labelled file so that the model works on an unlabelled one.
+
+    Plain and adapted networks are trained over a grid of weights and combined without a label of the target; of those
+    that predict numbers the one with weight 1 is taken. ^C leaves the model of the networks that are finished.
+
+    Examples: momentalign fit last_year.csv this_year.csv --label churn; momentalign fit a.csv b.csv --label price
+    --regression
+    """
+    import json
+
+    from momentalign.report.fit import fit_page
+    from momentalign.report.page import write_page
+    from momentalign.workflow.fit import fit_files
+
+    with counted("training") as progress:
+        result = fit_files(
+            source, target, label=label, out=out, method=method, seeds=seeds, max_epochs=max_epochs, device=device,
+            text=text, target_label=target_label, id_column=id_column, regression=regression, strict=strict,
+            progress=progress,
+        )  # fmt: skip
+    write_page(fit_page(result.summary), out / "report.html")
+    if as_json:
+        typer.echo(json.dumps(result.summary, allow_nan=False))
+    else:
+        typer.echo(_table(result.summary))
+        typer.echo(str(result.summary["verdict"]))
+        typer.echo(f"model: {out.resolve()}")
+        show_page(out / "report.html", open_page)
+    if result.interrupted:
+        say("momentalign: interrupted; the model is that of the networks that were finished")
+        sys.exit(interrupted_code())
+
+
+def _table(summary: Mapping[str, Any]) -> str:
+    """One line for each weight and one for what was made of them.
+
+    The columns: accuracy on held-out source rows, label-free score (nuclear norm of the target's predictions), distance
+    of the hidden activations without and with alignment. Where numbers are predicted, R^2 and no label-free score.
+    """
+    columns = {"source_accuracy": "source", "score": "score", "distance_before": "before", "distance_after": "after"}
+    on_target = {"target_accuracy": "target"}
+    if summary["task"] == "regression":
+        columns = {"source_r2": "source R²", "distance_before": "before", "distance_after": "after"}
+        on_target = {"target_r2": "target R²"}
+    if summary["evaluation"] is not None:
+        columns |= on_target
+    lines = [f"{'network':28s}" + "".join(f"{word:>10s}" for word in columns.values())]
+    for row in summary["rows"]:
+        figures = "".join(f"{'' if row.get(key) is None else format(row[key], '.3f'):>10s}" for key in columns)
+        lines.append(f"{row['name'][:28]:28s}{figures}")
+    return "\n".join(lines)
+
+
+SHOWN = 10
+
+
+def diagnose(
+    source: TableFile,
+    target: Annotated[Path, typer.Argument(help="The other file, with the same columns.")],
+    label: Annotated[str | None, typer.Option(help="Column to leave out, where it is there.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column that names rows, to leave out.")] = None,
+    permutations: Annotated[int, typer.Option(min=1, help="Relabellings the distance is compared with.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and write no page.")] = False,
+    out: Out = Path("momentalign-diagnosis.html"),
+    open_page: Browser = None,
+) -> None:
+    """Say what shifted between two files, how much, and whether it is significant.
+
+    Examples: momentalign diagnose last_year.csv this_year.csv --label churn; momentalign diagnose a.npz b.npz --json
+    """
+    import json
+
+    from momentalign.report.diagnosis import diagnose as find_shift
+    from momentalign.report.page import write_page
+
+    first, second = (_rows(path, label, id_column) for path in (source, target))
+    found = find_shift(first, second, n_permutations=permutations, random_state=seed)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), allow_nan=False))
+        return
+    typer.echo(found.verdict)
+    typer.echo(_table_of_diagnose(found))
+    write_page(json.dumps(found.to_dict(), allow_nan=False), out.with_suffix(".json"))
+    found.to_html(out)
+    show_page(out, open_page)
+
+
+def _rows(path: Path, label: str | None, id_column: str | None) -> Any:
+    """The rows of a file without labels and names."""
+    from momentalign.tables.read import read_table
+
+    return read_table(path, label=label, label_required=False, id_column=id_column).rows
+
+
+def _table_of_diagnose(found: Diagnosis) -> str:
+    """The features that differ most, one in a line."""
+    lines = [f"{'feature':30s} {'distance':>8s} {'p adjusted':>10s} {'mean shift':>10s}  changed in"]
+    for feature in found.result["features"][:SHOWN]:
+        shift = feature["mean_shift"]
+        lines.append(
+            f"{feature['name'][:30]:30s} {_number(feature['distance'], 8)} {_number(feature['p_adjusted'], 10)} "
+            f"{_number(shift, 10)}  {', '.join(feature['changes'])}"
+        )
+    rest = len(found.result["features"]) - SHOWN
+    return "\n".join(lines if rest <= 0 else [*lines, f"and {rest} more on the page"])
+
+
+def _number(value: float | None, width: int) -> str:
+    return f"{'':>{width}s}" if value is None else f"{value:{width}.3g}"
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder that momentalign fit wrote.")],
+    data: TableFile,
+    out: Annotated[Path | None, typer.Option(help="CSV, TSV or Parquet by its name (default: CSV, printed).")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Write the probability of each class too.")] = False,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column to keep (default: that of the model).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON; needs --out.")] = False,
+) -> None:
+    """Predict every row of a file of any size, in its order, and say when it drifted away from the model's target.
+
+    Examples: momentalign predict model new.csv --out predictions.csv; momentalign predict model new.parquet --proba
+    """
+    import json
+
+    from momentalign.errors import InvalidInputError
+    from momentalign.workflow.predict import predict_file
+
+    if as_json and out is None:
+        raise InvalidInputError(
+            "--json prints a summary where predictions would be printed; say where they go, --out F."
+        )
+    with counted("predicting") as show:
+        progress = None if show is None else lambda rows: show(rows, None)
+        summary = predict_file(model, data, out=out, proba=proba, id_column=id_column, progress=progress)
+    if as_json:
+        typer.echo(json.dumps(summary.to_dict(), allow_nan=False))
+    elif out is not None:
+        found = ", ".join(f"{name} {count:,}" for name, count in summary.classes.items())
+        if summary.values is not None:
+            found = "mean {mean:.4g}, from {smallest:.4g} to {largest:.4g}".format(**summary.values)
+        say(f"{summary.rows:,} rows: {found}; {out.resolve()}")

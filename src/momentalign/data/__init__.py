@@ -1,1 +1,0 @@
-"""Benchmark data, generators and paired batches."""

@@ -1,1 +1,0 @@
-"""What differs between two samples: feature by feature, order by order, and for a classifier that tells them apart."""

@@ -1,0 +1,584 @@
+r"""Compiled loops that add up powers of rows about a rough mean, and move and merge such sums.
+
+All is added in float64, whatever the precision of the rows. One read is enough: the sums are moved to the true mean
+afterwards (binomial theorem), and since the rough mean is near it neither offsets nor odd orders lose digits.
+
+Compiled loops for marginal moments and their gradients on a CPU (Section 7.5 of Zellinger et al. 2019).
+
+The gradient of the CMD with respect to an activation is a polynomial in the centred activation, with coefficients per
+feature:
+
+.. math:: \frac{\partial\,\mathrm{cmd}}{\partial x_i} = \frac1n \Bigl(\alpha_1 + \sum_{j=2}^k j\,\alpha_j
+          \bigl(z_i^{j-1} - c_{j-1}\bigr)\Bigr), \qquad \alpha_j = a_j
+          \frac{c_j(S) - c_j(T)}{\lVert c_j(S) - c_j(T)\rVert}
+
+Powers are taken about a rough mean (of a few rows), summed in blocks in the precision of the data, and moved to the
+true mean in float64, so that one read is enough and neither offsets nor odd orders lose digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numba import njit
+
+from momentalign.moments.sample import ROUNDING_ERRORS
+
+__all__ = [
+    "centre",
+    "compiled",
+    "discrepancy_gradient",
+    "discrepancy_terms",
+    "merge",
+    "pair_gradients",
+    "pair_terms",
+    "power_sums",
+    "reordered",
+    "rough_mean",
+    "sample_statistics",
+    "weighted_mean",
+    "weighted_power_sums",
+]
+
+Array: TypeAlias = Any  # a numpy array, float32 or float64
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+TILE = 512  # features that are worked on together: their sums stay in the nearest cache
+BLOCK = 256  # rows that are summed before their sums are added to the rest, so that errors grow slowly
+SEEN = 32  # rows that give the rough mean
+
+
+def _compiled(function: Function) -> Function:
+    """Compile on first use, keep it on disk; products may be contracted with additions, nothing else is reordered."""
+    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function))
+
+
+@_compiled
+def rough_mean(sample: Array, shift: Array) -> None:
+    """Fill `shift` (width,) with the mean of a few rows; of a constant it is the constant itself."""
+    rows, width = sample.shape
+    seen = min(SEEN, rows)
+    shift[:] = 0.0
+    for i in range(seen):
+        row = i * rows // seen
+        for f in range(width):
+            shift[f] += np.float64(sample[row, f]) - np.float64(sample[0, f])
+    for f in range(width):
+        shift[f] = shift[f] / seen + sample[0, f]
+
+
+@_compiled
+def power_sums(sample: Array, shift: Array, sums: Array) -> None:
+    """Fill `sums` (orders, width) with the sums over the rows of (x - shift)^j, j = 1 to orders."""
+    rows, width = sample.shape
+    orders = sums.shape[0]
+    tile = min(TILE, width)
+    part, work = np.empty((orders, tile)), np.empty((2, tile))
+    sums[:] = 0.0
+    for first in range(0, width, tile):
+        size = min(tile, width - first)
+        for start in range(0, rows, BLOCK):
+            stop = min(start + BLOCK, rows)
+            part[:] = 0.0
+            if orders == 5:
+                _add_five(sample, start, stop, first, size, shift, part)
+            else:
+                _add_any(sample, start, stop, first, size, shift, part, work)
+            for j in range(orders):
+                for c in range(size):
+                    sums[j, first + c] += part[j, c]
+
+
+@_compiled
+def _add_five(sample: Array, start: int, stop: int, first: int, size: int, shift: Array, part: Array) -> None:
+    """Add powers 1 to 5 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
+    s1, s2, s3, s4, s5 = part[0], part[1], part[2], part[3], part[4]
+    middle = shift[first : first + size]
+    row = start
+    while row + 4 <= stop:
+        r0 = sample[row, first : first + size]
+        r1 = sample[row + 1, first : first + size]
+        r2 = sample[row + 2, first : first + size]
+        r3 = sample[row + 3, first : first + size]
+        for c in range(size):
+            m = middle[c]
+            a1, a2, a3, a4, a5 = s1[c], s2[c], s3[c], s4[c], s5[c]
+            z = r0[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = r1[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = r2[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = r3[c] - m
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            s1[c], s2[c], s3[c], s4[c], s5[c] = a1, a2, a3, a4, a5
+        row += 4
+    while row < stop:
+        rest = sample[row, first : first + size]
+        for c in range(size):
+            z = rest[c] - middle[c]
+            q = z * z
+            s1[c] += z
+            s2[c] += q
+            s3[c] += q * z
+            s4[c] += q * q
+            s5[c] += q * (q * z)
+        row += 1
+
+
+@_compiled
+def _add_any(
+    sample: Array, start: int, stop: int, first: int, size: int, shift: Array, part: Array, work: Array
+) -> None:
+    centred, power = work[0], work[1]
+    for row in range(start, stop):
+        values = sample[row, first : first + size]
+        for c in range(size):
+            z = values[c] - shift[first + c]
+            centred[c] = z
+            power[c] = z
+            part[0, c] += z
+        for j in range(1, part.shape[0]):
+            total = part[j]
+            for c in range(size):
+                power[c] *= centred[c]
+                total[c] += power[c]
+
+
+@_compiled
+def weighted_mean(sample: Array, weights: Array, shift: Array) -> None:
+    """Fill `shift` (width,) with the weighted mean, rounded; a mean of few rows can be far off where weights differ."""
+    rows, width = sample.shape
+    total = 0.0
+    shift[:] = 0.0
+    for row in range(rows):
+        total += weights[row]
+        for f in range(width):
+            shift[f] += weights[row] * (np.float64(sample[row, f]) - np.float64(sample[0, f]))
+    for f in range(width):
+        shift[f] = shift[f] / total + sample[0, f]
+
+
+@_compiled
+def weighted_power_sums(sample: Array, weights: Array, shift: Array, sums: Array) -> None:
+    """Fill `sums` (orders, width) with the sums over the rows of w (x - shift)^j, j = 1 to orders."""
+    rows, width = sample.shape
+    orders = sums.shape[0]
+    part = np.empty((orders, width))
+    sums[:] = 0.0
+    for start in range(0, rows, BLOCK):
+        part[:] = 0.0
+        for row in range(start, min(start + BLOCK, rows)):
+            for f in range(width):
+                z = sample[row, f] - shift[f]
+                power = weights[row] * z
+                for j in range(orders):
+                    part[j, f] += power
+                    power *= z
+        sums += part
+
+
+@_compiled
+def centre(count: float, shift: Array, powers: Array, mean: Array, rest: Array, sums: Array) -> None:
+    """Fill mean, rest and central sums (orders - 1, width) from the sums of powers (orders, width) about a shift."""
+    orders, width = powers.shape
+    work = np.empty(orders + 1)
+    for f in range(width):
+        step = powers[0, f] / count
+        mean[f], rest[f] = _two_sum(shift[f], step)
+        work[0] = count
+        for j in range(orders):
+            work[j + 1] = powers[j, f]
+        _move(work, -step)
+        for j in range(2, orders + 1):
+            sums[j - 2, f] = _possible(work[j], j)
+
+
+@_compiled
+def merge(
+    count: float,
+    mean: Array,
+    rest: Array,
+    sums: Array,
+    other_count: float,
+    other_mean: Array,
+    other_rest: Array,
+    other_sums: Array,
+    steps: Array,
+    new_mean: Array,
+    new_rest: Array,
+    new_sums: Array,
+) -> None:
+    """Fill mean, rest and central sums of two samples together, and the steps from the one mean to the other."""
+    orders, width = sums.shape[0] + 1, sums.shape[1]
+    ours, theirs = count / (count + other_count), other_count / (count + other_count)
+    work, other_work = np.empty(orders + 1), np.empty(orders + 1)
+    for f in range(width):
+        # Above their last common digit the means cancel exactly, below it stand the rests.
+        step = (other_mean[f] - mean[f]) + (other_rest[f] - rest[f])
+        steps[f] = step
+        new_mean[f], new_rest[f] = _two_sum(mean[f], rest[f] + theirs * step)
+        work[0], other_work[0] = count, other_count
+        work[1], other_work[1] = 0.0, 0.0
+        for j in range(2, orders + 1):
+            work[j], other_work[j] = sums[j - 2, f], other_sums[j - 2, f]
+        _move(work, -theirs * step)
+        _move(other_work, ours * step)
+        for j in range(2, orders + 1):
+            new_sums[j - 2, f] = _possible(work[j] + other_work[j], j)
+
+
+@_compiled
+def _move(work: Array, step: float) -> None:
+    """Turn sums of z^p, orders 0 and up, into sums of (z + step)^p, by Pascal's triangle row by row."""
+    for first in range(1, len(work)):
+        for order in range(len(work) - 1, first - 1, -1):
+            work[order] += step * work[order - 1]
+
+
+@_compiled
+def _possible(total: float, order: int) -> float:
+    """Rounding must not make an even sum negative; NaN stays NaN."""
+    return 0.0 if order % 2 == 0 and total < 0.0 else total
+
+
+@_compiled
+def _two_sum(one: float, other: float) -> tuple[float, float]:
+    """The rounded sum and what rounding took away (Knuth)."""
+    total = one + other
+    back = total - one
+    return total, (one - (total - back)) + (other - back)
+
+
+TILE_KERNELS = 1024  # features that are worked on together: their sums stay in the nearest cache
+
+
+def compiled(function: Function) -> Function:
+    """Compile a loop on first use and keep it on disk.
+
+    Products may be contracted with additions; nothing else is reordered, so results do not depend on the machine's
+    width.
+    """
+    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function))
+
+
+def reordered(function: Function) -> Function:
+    """Compile like :func:`compiled`, with sums in vector registers; their order is fixed by the shape alone."""
+    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})(function))
+
+
+@compiled
+def sample_statistics(sample: Array, scale: float, order: int, shift: Array, moments: Array) -> None:
+    """Fill `shift` (width,) and `moments` (order or order + 1, width): the mean minus the shift, then central moments.
+
+    The last order is even: the rounding level of an odd order comes from the even ones around it. Moments are in units
+    of `scale`.
+    """
+    rows, width = sample.shape
+    highest = order + order % 2
+    _rough_mean(sample, shift)
+    tile = min(TILE_KERNELS, width)
+    sums = np.empty((highest, tile), sample.dtype)
+    work = np.empty((2, tile), sample.dtype)
+    inverse = sample.dtype.type(1.0 / scale)
+    for first in range(0, width, tile):
+        size = min(tile, width - first)
+        for j in range(highest):
+            for c in range(size):
+                moments[j, first + c] = 0.0
+        for start in range(0, rows, BLOCK):
+            stop = min(start + BLOCK, rows)
+            sums[:] = 0.0
+            if highest == 6:
+                _sum_six(sample, start, stop, first, size, shift, inverse, sums)
+            else:
+                _sum_any(sample, start, stop, first, size, shift, inverse, highest, sums, work)
+            for j in range(highest):
+                for c in range(size):
+                    moments[j, first + c] += sums[j, c]
+    for j in range(highest):
+        for f in range(width):
+            moments[j, f] /= rows
+    if highest == 6:
+        _move_six_to_mean(moments)
+    else:
+        _move_to_mean(moments, highest)
+
+
+@compiled
+def _rough_mean(sample: Array, shift: Array) -> None:
+    rows, width = sample.shape
+    seen = min(SEEN, rows)
+    shift[:] = 0.0
+    for i in range(seen):
+        row = i * rows // seen
+        for f in range(width):
+            shift[f] += sample[row, f]
+    for f in range(width):
+        shift[f] /= seen
+
+
+@compiled
+def _sum_six(
+    sample: Array, start: int, stop: int, first: int, size: int, shift: Array, inverse: float, sums: Array
+) -> None:
+    """Add powers 1 to 6 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
+    s1, s2, s3, s4, s5, s6 = sums[0], sums[1], sums[2], sums[3], sums[4], sums[5]
+    middle = shift[first : first + size]
+    row = start
+    while row + 4 <= stop:
+        r0 = sample[row, first : first + size]
+        r1 = sample[row + 1, first : first + size]
+        r2 = sample[row + 2, first : first + size]
+        r3 = sample[row + 3, first : first + size]
+        for c in range(size):
+            m = middle[c]
+            z0 = (r0[c] - m) * inverse
+            z1 = (r1[c] - m) * inverse
+            z2 = (r2[c] - m) * inverse
+            z3 = (r3[c] - m) * inverse
+            q0, q1, q2, q3 = z0 * z0, z1 * z1, z2 * z2, z3 * z3
+            c0, c1, c2, c3 = q0 * z0, q1 * z1, q2 * z2, q3 * z3
+            s1[c] += (z0 + z1) + (z2 + z3)
+            s2[c] += (q0 + q1) + (q2 + q3)
+            s3[c] += (c0 + c1) + (c2 + c3)
+            s4[c] += (q0 * q0 + q1 * q1) + (q2 * q2 + q3 * q3)
+            s5[c] += (q0 * c0 + q1 * c1) + (q2 * c2 + q3 * c3)
+            s6[c] += (c0 * c0 + c1 * c1) + (c2 * c2 + c3 * c3)
+        row += 4
+    while row < stop:
+        rest = sample[row, first : first + size]
+        for c in range(size):
+            z = (rest[c] - middle[c]) * inverse
+            q = z * z
+            s1[c] += z
+            s2[c] += q
+            s3[c] += q * z
+            s4[c] += q * q
+            s5[c] += q * (q * z)
+            s6[c] += (q * z) * (q * z)
+        row += 1
+
+
+@compiled
+def _sum_any(
+    sample: Array,
+    start: int,
+    stop: int,
+    first: int,
+    size: int,
+    shift: Array,
+    inverse: float,
+    highest: int,
+    sums: Array,
+    work: Array,
+) -> None:
+    centred, power = work[0], work[1]
+    for row in range(start, stop):
+        values = sample[row, first : first + size]
+        for c in range(size):
+            z = (values[c] - shift[first + c]) * inverse
+            centred[c] = z
+            power[c] = z
+            sums[0, c] += z
+        for j in range(1, highest):
+            total = sums[j]
+            for c in range(size):
+                power[c] *= centred[c]
+                total[c] += power[c]
+
+
+@compiled
+def _move_six_to_mean(moments: Array) -> None:
+    """Like :func:`_move_to_mean` for six orders, written out so that it runs over features in vector instructions."""
+    r1, r2, r3, r4, r5, r6 = moments[0], moments[1], moments[2], moments[3], moments[4], moments[5]
+    for f in range(moments.shape[1]):
+        d = r1[f]
+        dd = d * d
+        m2, m3, m4, m5, m6 = r2[f], r3[f], r4[f], r5[f], r6[f]
+        r2[f] = max(m2 - dd, 0.0)
+        r3[f] = m3 - 3.0 * d * m2 + 2.0 * dd * d
+        r4[f] = max(m4 - 4.0 * d * m3 + 6.0 * dd * m2 - 3.0 * dd * dd, 0.0)
+        r5[f] = m5 - 5.0 * d * m4 + 10.0 * dd * m3 - 10.0 * dd * d * m2 + 4.0 * dd * dd * d
+        sixth = m6 - 6.0 * d * m5 + 15.0 * dd * m4 - 20.0 * dd * d * m3 + 15.0 * dd * dd * m2 - 5.0 * dd * dd * dd
+        r6[f] = max(sixth, 0.0)
+
+
+@compiled
+def _move_to_mean(moments: Array, highest: int) -> None:
+    """Turn mean powers about the shift into central moments, in place and in float64 (binomial theorem)."""
+    width = moments.shape[1]
+    raw = np.empty(highest + 1)
+    for f in range(width):
+        raw[0] = 1.0
+        for j in range(highest):
+            raw[j + 1] = moments[j, f]
+        offset = -raw[1]
+        for j in range(2, highest + 1):
+            total, factor, binomial = 0.0, 1.0, 1.0
+            for i in range(j, -1, -1):
+                total += binomial * raw[i] * factor
+                factor *= offset
+                binomial = binomial * i / (j - i + 1)
+            # Rounding must not make an even moment negative.
+            moments[j - 1, f] = max(total, 0.0) if j % 2 == 0 else total
+
+
+@compiled
+def _magnitude(moments: Array, j: int, f: int) -> Any:
+    """Size of the summands of order j, E|z|^j; of odd orders from the even moments around it."""
+    if j % 2 == 0:
+        return moments[j - 1, f]
+    before = moments[j - 2, f] if j > 1 else 1.0
+    return math.sqrt(before * moments[j, f])
+
+
+@compiled
+def discrepancy_terms(
+    shifts: Array, moments: Array, scale: float, order: int, epsilon: float, directions: Array, terms: Array
+) -> None:
+    """Fill `terms` (order + 1,), the sum last, and `directions` (order, width): differences over their norms.
+
+    A term at rounding level is zero, and so is its direction.
+
+    `shifts` (2, width) and `moments` (2, order or order + 1, width) are the statistics of source and target.
+    """
+    source, target = moments[0], moments[1]
+    width = source.shape[1]
+    terms[order] = 0.0
+    for j in range(1, order + 1):
+        squares, level = 0.0, 0.0
+        for f in range(width):
+            difference = source[j - 1, f] - target[j - 1, f]
+            size = _magnitude(source, j, f) + _magnitude(target, j, f)
+            if j == 1:  # The difference of the means is put together from parts, each of them rounded.
+                between = (np.float64(shifts[0, f]) - np.float64(shifts[1, f])) / scale
+                difference += between
+                size += abs(between) + abs(source[0, f]) + abs(target[0, f])
+            directions[j - 1, f] = difference
+            squares += difference * difference
+            level += size * size
+        norm = math.sqrt(squares)
+        # An overflow is no noise: it stays visible in the term.
+        noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and level < math.inf
+        terms[j - 1] = 0.0 if noise else norm
+        terms[order] += terms[j - 1]
+        inverse = 0.0 if noise else 1.0 / norm
+        for f in range(width):
+            directions[j - 1, f] *= inverse
+
+
+@compiled
+def pair_terms(
+    source: Array,
+    target: Array,
+    scale: float,
+    order: int,
+    epsilon: float,
+    shifts: Array,
+    moments: Array,
+    directions: Array,
+    terms: Array,
+) -> None:
+    """Fill the statistics of both samples, the directions and the terms: all of the forward pass in one call."""
+    sample_statistics(source, scale, order, shifts[0], moments[0])
+    sample_statistics(target, scale, order, shifts[1], moments[1])
+    discrepancy_terms(shifts, moments, scale, order, epsilon, directions, terms)
+
+
+@compiled
+def pair_gradients(
+    source: Array,
+    target: Array,
+    scale: float,
+    order: int,
+    shifts: Array,
+    moments: Array,
+    directions: Array,
+    weights: Array,
+    source_gradient: Array,
+    target_gradient: Array,
+) -> None:
+    """Write both gradients, each unless its array is empty: all of the backward pass in one call."""
+    if source_gradient.size:
+        discrepancy_gradient(source, shifts[0], moments[0], directions, weights, scale, 1.0, order, source_gradient)
+    if target_gradient.size:
+        discrepancy_gradient(target, shifts[1], moments[1], directions, weights, scale, -1.0, order, target_gradient)
+
+
+@compiled
+def discrepancy_gradient(
+    sample: Array,
+    shift: Array,
+    moments: Array,
+    directions: Array,
+    weights: Array,
+    scale: float,
+    sign: float,
+    order: int,
+    gradient: Array,
+) -> None:
+    """Write the gradient of sum_j weights[j] * term_j with respect to one sample into `gradient` (rows, width)."""
+    rows, width = sample.shape
+    degree = max(order, 2)
+    coefficients = np.zeros((degree, width), sample.dtype)
+    middle = np.empty(width, sample.dtype)
+    factor = sign / (rows * scale)
+    for f in range(width):
+        # The shift and the rest of the mean, subtracted in two steps, keep the digits of the centred value.
+        middle[f] = moments[0, f]
+        constant = weights[0] * directions[0, f]
+        for j in range(2, order + 1):
+            alpha = weights[j - 1] * directions[j - 1, f] * j
+            coefficients[j - 1, f] = factor * alpha
+            if j > 2:
+                constant -= alpha * moments[j - 2, f]
+        coefficients[0, f] = factor * constant
+    inverse = sample.dtype.type(1.0 / scale)
+    if order == 5:
+        _polynomial_four(sample, shift, middle, inverse, coefficients, gradient)
+    else:
+        _polynomial_any(sample, shift, middle, inverse, coefficients, gradient)
+
+
+@compiled
+def _polynomial_four(
+    sample: Array, shift: Array, middle: Array, inverse: float, coefficients: Array, gradient: Array
+) -> None:
+    """Polynomials of degree four, row by row: with more rows at a time the compiler gives up vector instructions."""
+    rows, width = sample.shape
+    a0, a1, a2, a3, a4 = coefficients[0], coefficients[1], coefficients[2], coefficients[3], coefficients[4]
+    for i in range(rows):
+        values, out = sample[i], gradient[i]
+        for f in range(width):
+            z = (values[f] - shift[f]) * inverse - middle[f]
+            out[f] = a0[f] + z * (a1[f] + z * (a2[f] + z * (a3[f] + z * a4[f])))
+
+
+@compiled
+def _polynomial_any(
+    sample: Array, shift: Array, middle: Array, inverse: float, coefficients: Array, gradient: Array
+) -> None:
+    rows, width = sample.shape
+    degree = coefficients.shape[0]
+    for i in range(rows):
+        values, out = sample[i], gradient[i]
+        for f in range(width):
+            out[f] = coefficients[degree - 1, f]
+        for j in range(degree - 2, -1, -1):
+            line = coefficients[j]
+            for f in range(width):
+                z = (values[f] - shift[f]) * inverse - middle[f]
+                out[f] = out[f] * z + line[f]

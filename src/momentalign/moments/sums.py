@@ -1,0 +1,262 @@
+r"""Central sums of a sample and how those of two samples add up to those of both.
+
+Of rows :math:`x_i` with weights :math:`w_i` (1 where there are none) these are kept, for each feature,
+
+.. math:: n = \sum_i w_i, \qquad m = \frac1n \sum_i w_i x_i, \qquad M_p = \sum_i w_i (x_i - m)^p, \quad p \ge 2.
+
+With :math:`\delta = m_B - m_A` and :math:`n = n_A + n_B` the sums of two samples merge as
+
+.. math::
+
+    m = m_A + \frac{n_B}{n} \delta, \qquad
+    M_p = \sum_{k=0}^{p} \binom{p}{k} \Bigl[ \Bigl(-\frac{n_B}{n}\delta\Bigr)^k M_{p-k}^A
+                                            + \Bigl(\frac{n_A}{n}\delta\Bigr)^k M_{p-k}^B \Bigr],
+
+with :math:`M_0 = n` and :math:`M_1 = 0` of each part, and the sums of products of two features as
+:math:`C = C^A + C^B + \frac{n_A n_B}{n} \delta \delta^\top`:
+
+    T. F. Chan, G. H. Golub, R. J. LeVeque: Algorithms for computing the sample variance: analysis and recommendations.
+    The American Statistician 37, 1983.
+
+    P. Pébay: Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical moments.
+    Sandia National Laboratories, SAND2008-6212, 2008.
+
+    P. Pébay, T. B. Terriberry, H. Kolla, J. Bennett: Numerically stable, scalable formulas for parallel and online
+    computation of higher-order multivariate central moments with arbitrary weights. Computational Statistics 31, 2016.
+
+The terms of the Central Moment Discrepancy from the central sums of two samples, Eq. (23).
+
+A term at the rounding level of its moments counts as zero, as it does where the distance is taken of the samples
+themselves. The level of order j is a multiple of the last digit of :math:`E|z|^j`, of which the sums know the even
+orders; an odd one lies between its neighbours, and the highest odd order above
+
+.. math:: E|z|^{p+1} \ge (E|z|^p)^{3/2} \, (E|z|^{p-2})^{-1/2}
+
+(the logarithm of :math:`E|z|^p` is convex in p), which normal samples miss by a factor of 1.2 at order 5 and a single
+outlier not at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from momentalign.errors import InvalidInputError
+from momentalign.moments.loops import centre, merge, power_sums, rough_mean, weighted_mean, weighted_power_sums
+from momentalign.moments.sample import ROUNDING_ERRORS
+
+__all__ = ["CentralSums", "dense_sums", "difference_terms", "merged", "no_rows", "scaled", "sparse_sums"]
+
+Floats = NDArray[np.float64]
+
+# Numbers of a sample that are centred at a time for its products: they stay in the cache.
+_STEP = 2**17
+
+
+@dataclass(frozen=True)
+class CentralSums:
+    """The sums of one sample; its arrays are never changed in place."""
+
+    count: int | float
+    """The number of rows, or the sum of their weights."""
+    mean: Floats
+    """(width,)"""
+    rest: Floats
+    """(width,): the true mean minus `mean`, below the last digit of it."""
+    sums: Floats
+    """(orders - 1, width): central sums of orders 2 and up."""
+    products: Floats | None
+    """(width, width): central sums of the products of two features, where they are asked for."""
+
+
+def no_rows(width: int, orders: int, *, crossed: bool) -> CentralSums:
+    """Return the sums of a sample without rows."""
+    products = np.zeros((width, width)) if crossed else None
+    return CentralSums(0, np.zeros(width), np.zeros(width), np.zeros((orders - 1, width)), products)
+
+
+def dense_sums(rows: NDArray[Any], weights: Floats | None, orders: int, *, crossed: bool) -> CentralSums:
+    """Return the sums of at least one row, float32 or float64 in C order, with weights that do not sum to zero.
+
+    Examples
+    --------
+    >>> found = dense_sums(np.array([[0.0], [1.0], [5.0]]), None, 3, crossed=False)
+    >>> found.count, found.mean.tolist(), found.sums.ravel().tolist()
+    (3, [2.0], [14.0, 18.0])
+    """
+    width = rows.shape[1]
+    shift, powers = np.empty(width), np.empty((orders, width))
+    if weights is None:
+        rough_mean(rows, shift)
+        power_sums(rows, shift, powers)
+    else:
+        weighted_mean(rows, weights, shift)
+        weighted_power_sums(rows, weights, shift, powers)
+    count = len(rows) if weights is None else float(weights.sum())
+    found = _about_the_mean(count, shift, powers)
+    return replace(found, products=_dense_products(rows, weights, found)) if crossed else found
+
+
+def _dense_products(rows: NDArray[Any], weights: Floats | None, found: CentralSums) -> Floats:
+    # About the rounded mean; what rounding took away is taken off.
+    total = -found.count * np.outer(found.rest, found.rest)
+    step = max(1, _STEP // rows.shape[1])
+    for start in range(0, len(rows), step):
+        centred = rows[start : start + step] - found.mean
+        total += centred.T @ (centred if weights is None else weights[start : start + step, None] * centred)
+    return total
+
+
+def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool) -> CentralSums:
+    """Return the sums of at least one row in CSR form without making it dense: zeros are counted, not visited.
+
+    The products of two features are taken about zero, which is as good as about the mean where most values are zero.
+    """
+    width = rows.shape[1]
+    heavy = np.ones(rows.shape[0]) if weights is None else weights
+    count = rows.shape[0] if weights is None else float(weights.sum())
+    each = np.repeat(heavy, np.diff(rows.indptr))
+
+    def by_column(values: Floats) -> Floats:
+        return np.asarray(np.bincount(rows.indices, each * values, minlength=width), dtype=np.float64)
+
+    values = rows.data.astype(np.float64)
+    shift = by_column(values) / count
+    zeros = count - by_column(np.ones_like(values))
+    centred, power = values - shift[rows.indices], np.ones_like(values)
+    powers = np.empty((orders, width))
+    for order in range(1, orders + 1):
+        power = power * centred
+        powers[order - 1] = by_column(power) + zeros * (-shift) ** order
+    found = _about_the_mean(count, shift, powers)
+    return replace(found, products=_sparse_products(rows, heavy, found)) if crossed else found
+
+
+def _sparse_products(rows: Any, weights: Floats, found: CentralSums) -> Floats:
+    wide = rows.astype(np.float64)
+    raw = wide.T @ wide.multiply(weights[:, None]).tocsr()
+    products = np.asarray(raw.todense()) - found.count * np.outer(found.mean, found.mean)
+    np.fill_diagonal(products, found.sums[0])
+    return products
+
+
+def _about_the_mean(count: int | float, shift: Floats, powers: Floats) -> CentralSums:
+    """Central sums from the sums of powers about a shift."""
+    orders, width = powers.shape
+    mean, rest, sums = np.empty(width), np.empty(width), np.empty((orders - 1, width))
+    centre(float(count), shift, powers, mean, rest, sums)
+    return CentralSums(count, mean, rest, sums, None)
+
+
+def merged(one: CentralSums, other: CentralSums) -> CentralSums:
+    """Return the sums of both samples together.
+
+    Examples
+    --------
+    >>> parts = [dense_sums(np.array(rows), None, 3, crossed=False) for rows in ([[0.0], [1.0]], [[5.0]])]
+    >>> found = merged(*parts)
+    >>> found.count, found.mean.tolist(), found.sums.round(9).ravel().tolist()
+    (3, [2.0], [14.0, 18.0])
+    """
+    if not one.count or not other.count:
+        return one if one.count else other
+    steps, mean, rest = np.empty((3, len(one.mean)))
+    sums = np.empty_like(one.sums)
+    ours, theirs = float(one.count), float(other.count)
+    merge(ours, one.mean, one.rest, one.sums, theirs, other.mean, other.rest, other.sums, steps, mean, rest, sums)
+    products = None
+    if one.products is not None and other.products is not None:
+        products = one.products + other.products + ours * (theirs / (ours + theirs)) * np.outer(steps, steps)
+    return CentralSums(one.count + other.count, mean, rest, sums, products)
+
+
+def scaled(found: CentralSums, factor: float) -> CentralSums:
+    """Return the sums with all weights multiplied by `factor`."""
+    products = None if found.products is None else factor * found.products
+    return replace(found, count=factor * found.count, sums=factor * found.sums, products=products)
+
+
+# Every row may have been merged alone, and errors grow with the root of the number of merges; streams of more batches
+# than this are no worse, and weights of any size are no rows.
+_MOST_MERGES = 10**7
+
+
+def difference_terms(one: CentralSums, other: CentralSums, n_moments: int, *, scale: float) -> Floats:
+    """Return the weighted terms of orders 1 to `n_moments`; the second is that of CV-CMD where products are known.
+
+    Examples
+    --------
+    >>> from momentalign.moments.sums import dense_sums
+    >>> samples = np.array([[0.0], [1.0]]), np.array([[0.5], [0.5]])
+    >>> difference_terms(*(dense_sums(rows, None, 3, crossed=False) for rows in samples), 3, scale=1.0).tolist()
+    [0.0, 0.25, 0.0]
+    """
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore", under="ignore"):
+        terms = _marginal_terms(one, other, n_moments, scale)
+        if one.products is not None and other.products is not None:
+            terms[1] = _cross_variance_term(one, other, scale)
+    if not np.isfinite(terms).all():
+        raise InvalidInputError(
+            f"powers of values divided by |b - a| = {scale:.3g} overflow float64; give the range of the values as "
+            "interval=(a, b), or lower n_moments."
+        )
+    return terms
+
+
+def _marginal_terms(one: CentralSums, other: CentralSums, n_moments: int, scale: float) -> Floats:
+    ours, theirs = _central(one, scale), _central(other, scale)
+    means = ((one.mean - other.mean) + (one.rest - other.rest)) / scale
+    differences = [means, *(ours - theirs)]
+    sizes = [_size(ours, order) + _size(theirs, order) for order in range(1, n_moments + 1)]
+    levels = [_level(one, other, order) * _norm(size) for order, size in enumerate(sizes, 1)]
+    return np.array([_guarded(*pair) for pair in zip(differences, levels, strict=False)])
+
+
+def _cross_variance_term(one: CentralSums, other: CentralSums, scale: float) -> float:
+    """The norm over all products of two features, each once, divided by sqrt(2) (CV-CMD, Section 6.5)."""
+    ours, theirs = (part.products / part.count / scale**2 for part in (one, other) if part.products is not None)
+    difference = ours - theirs
+    above = np.triu_indices(len(difference))
+    variance = float(np.trace(ours) + np.trace(theirs))
+    return _guarded(difference[above], _level(one, other, 2) * variance) / math.sqrt(2.0)
+
+
+def _central(found: CentralSums, scale: float) -> Floats:
+    orders = np.arange(2.0, len(found.sums) + 2.0)
+    return found.sums / found.count / (scale**orders)[:, None]
+
+
+def _size(central: Floats, order: int) -> Floats:
+    """The size of the summands of one order, E|z|^j, from central moments of orders 2 and up."""
+    even: list[Floats] = [np.ones_like(central[0]), *central[::2]]  # orders 0, 2, 4, ...
+    half = order // 2
+    if order % 2 == 0:
+        return even[half]
+    if half + 1 < len(even):
+        return np.asarray(np.sqrt(even[half]) * np.sqrt(even[half + 1]))  # Their product may leave float64.
+    below = even[half - 1]
+    return np.where(below > 0.0, even[half] * np.sqrt(even[half] / np.where(below > 0.0, below, 1.0)), 0.0)
+
+
+def _level(one: CentralSums, other: CentralSums, order: int) -> float:
+    """The rounding of a moment relative to its size."""
+    merges = min(max(one.count, other.count), _MOST_MERGES)
+    # To move a sum to another mean is to add up binomials of its order; they sum to 2^order, their errors to the root.
+    growth = max(1.0, math.sqrt(merges) / 4.0) * math.sqrt(2.0**order)
+    return ROUNDING_ERRORS * float(np.finfo(np.float64).eps) * growth
+
+
+def _guarded(difference: Floats, level: float) -> float:
+    norm = _norm(difference)
+    # An overflow is no noise: it stays visible in the term.
+    return 0.0 if norm <= level and level < math.inf else norm
+
+
+def _norm(values: Floats) -> float:
+    """Euclidean norm whose squares cannot leave the range of float64."""
+    peak = float(np.abs(values).max())
+    return peak * float(np.linalg.norm(values / peak)) if 0.0 < peak < math.inf else peak

@@ -1,0 +1,1 @@
+"""All that exists for the paper alone: data sets, networks, experiments and their pages."""

@@ -1,0 +1,249 @@
+"""The example of mean over-penalisation: which of two targets a metric takes to be nearer to the source.
+
+Stands for Section 7.1 and Fig. 2 of Zellinger et al. (2019). The source is 0.8 Y + 0.1 with Y of law Beta(0.4, 0.4),
+the left target a Normal law of mean 0.5 and standard deviation 0.27, the right target the source shifted by 0.02.
+
+Every preference the paper claims is right, but four of its six printed chains are not true to the letter, and are
+reported so: d_P1 and cmd_4 of the right target are 0.02 exactly, where the paper has strict inequalities with 0.02; the
+MMDs of the left target are 0.000256 and 0.00421, where the paper has less than 0.00025 and less than 0.004.
+
+The page of the mean over-penalisation example: which of two targets each metric takes for the closer one.
+
+Stands for Fig. 2 and Section 7.1 of Zellinger et al. (2019).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+from scipy import stats
+
+from momentalign.report.page import (
+    PAPER,
+    Cell,
+    Section,
+    Sign,
+    definitions,
+    figure,
+    key,
+    read_result,
+    render_page,
+    row,
+    table,
+    text,
+    version_words,
+)
+from momentalign.report.svg import Frame, Picture, area, axes, clipped, line, mosaic, standalone, ticks
+from momentalign.theory.exact_moments import (
+    RawMoments,
+    affine_moments,
+    beta_moments,
+    cmd_of_moments,
+    ipm_of_moments,
+    mmd_of_moments,
+    normal_moments,
+)
+
+__all__ = ["CLAIMS", "LEFT", "RIGHT", "SOURCE", "Claim", "figure_2", "overpenalization_page", "run"]
+
+_SHAPE, _SCALE, _MEAN, _DEVIATION = Fraction("0.4"), Fraction("0.8"), Fraction("0.5"), Fraction("0.27")
+_START, _SHIFTED_START = Fraction("0.1"), Fraction("0.12")
+
+SOURCE = affine_moments(beta_moments(_SHAPE, _SHAPE, 4), _SCALE, _START)
+LEFT = normal_moments(_MEAN, _DEVIATION**2, 4)
+RIGHT = affine_moments(beta_moments(_SHAPE, _SHAPE, 4), _SCALE, _SHIFTED_START)
+
+
+class Claim(NamedTuple):
+    """One line of Section 7.1."""
+
+    metric: str
+    chain: str
+    """The inequalities as printed, left and right standing for the distances of the two targets."""
+    distance: Callable[[RawMoments, RawMoments, int], Fraction]
+    order: int
+    remark: str = ""
+
+
+CLAIMS = (
+    Claim("d_P1", "left = 0 < 0.02 < right", ipm_of_moments, 1, "not quite: right is 0.02 exactly"),
+    Claim("d_P2", "left < 0.016 < 0.02 < right", ipm_of_moments, 2),
+    Claim("d_P4", "left < 0.02 < 0.021 < right", ipm_of_moments, 4),
+    Claim("MMD (1 + xy)^2", "left < 0.00025 < 0.0012 < right", mmd_of_moments, 2, "not quite: left is 0.000256"),
+    Claim("MMD (1 + xy)^4", "left < 0.004 < 0.006 < right", mmd_of_moments, 4, "not quite: left is 0.00421"),
+    Claim("mean feature matching", "left < right", ipm_of_moments, 1, "coincides with d_P1"),
+    Claim("covariance feature matching", "left < right", ipm_of_moments, 2, "coincides with d_P2"),
+    Claim("cmd_4", "left > 0.0207 > 0.02 > right", cmd_of_moments, 4, "not quite: right is 0.02 exactly"),
+)
+
+_RELATIONS = {"<": operator.lt, "=": operator.eq, ">": operator.gt}
+
+
+def run() -> dict[str, Any]:
+    """Return every metric of Section 7.1 beside the printed inequality, and the densities of Fig. 2, ready for JSON.
+
+    Each row has ``metric``, the distances ``left`` and ``right`` of the two targets from the source, the inequality of
+    the ``paper`` (with a remark in brackets), whether it ``holds`` to the letter in exact numbers, and which target
+    the metric ``prefers``, that is, takes to be nearer.
+
+    Examples
+    --------
+    >>> for row in run()["rows"]:
+    ...     print(f"{row['metric']:27} {row['left']:.6f} {row['right']:.6f} {row['prefers']}")
+    d_P1                        0.000000 0.020000 left
+    d_P2                        0.015989 0.020400 left
+    d_P4                        0.019268 0.021496 left
+    MMD (1 + xy)^2              0.000256 0.001216 left
+    MMD (1 + xy)^4              0.004206 0.006313 left
+    mean feature matching       0.000000 0.020000 left
+    covariance feature matching 0.015989 0.020400 left
+    cmd_4                       0.020704 0.020000 right
+    """
+    return {
+        "kind": "overpenalization",
+        "rows": [_row(claim) for claim in CLAIMS],
+        "densities": _densities(),
+        "versions": {name: version(name) for name in ("momentalign", "numpy", "scipy")},
+    }
+
+
+def _row(claim: Claim) -> dict[str, Any]:
+    left, right = (claim.distance(SOURCE, target, claim.order) for target in (LEFT, RIGHT))
+    return {
+        "metric": claim.metric,
+        "left": float(left),
+        "right": float(right),
+        "paper": f"{claim.chain} ({claim.remark})" if claim.remark else claim.chain,
+        "holds": _is_true(claim.chain, left=left, right=right),
+        "prefers": "left" if left < right else "right",
+    }
+
+
+def _is_true(chain: str, **distances: Fraction) -> bool:
+    """Decide a chain such as ``left < 0.016 < 0.02 < right`` in exact numbers."""
+    words = chain.split()
+    values = [distances[word] if word in distances else Fraction(word) for word in words[::2]]
+    relations = zip(pairwise(values), words[1::2], strict=True)
+    return all(_RELATIONS[sign](*pair) for pair, sign in relations)
+
+
+def _densities() -> dict[str, list[float]]:
+    # Midpoints of cells of 0.005: the Beta densities are infinite at 0.1, 0.12, 0.9 and 0.92, which are cell borders.
+    x = -0.4 + 0.005 * (np.arange(360) + 0.5)
+    shape, scale = float(_SHAPE), float(_SCALE)
+    return {
+        "x": x.tolist(),
+        "source": stats.beta.pdf(x, shape, shape, loc=float(_START), scale=scale).tolist(),
+        "left": stats.norm.pdf(x, loc=float(_MEAN), scale=float(_DEVIATION)).tolist(),
+        "right": stats.beta.pdf(x, shape, shape, loc=float(_SHIFTED_START), scale=scale).tolist(),
+    }
+
+
+Result = Mapping[str, Any]
+
+TARGETS = {"left": "Normal", "right": "shifted Beta"}
+
+
+def overpenalization_page(result: Result) -> str:
+    """Return the page of one result of ``momentalign reproduce overpenalization``."""
+    read_result(result, "overpenalization", ("rows", "densities", "versions"))
+    sections = [
+        Section("Source and two targets", _targets(result)),
+        Section("Every metric", _metrics(result)),
+        Section("How this was made", _making(result)),
+    ]
+    return render_page("Mean over-penalisation", _headline(result), sections)
+
+
+def figure_2(result: Result) -> str:
+    """Return Fig. 2 as the text of an SVG file: source dashed, the Normal target left, the shifted Beta right."""
+    title = "Source density dashed; on the left a Normal target, on the right a slightly shifted Beta target"
+    return standalone(mosaic(title, [[_panel(result, side) for side in TARGETS]]))
+
+
+def _headline(result: Result) -> str:
+    """Return the one sentence that says what was found."""
+    misled = [entry for entry in result["rows"] if entry["prefers"] == "left"]
+    right = [entry["metric"] for entry in result["rows"] if entry["prefers"] == "right"]
+    verb = "finds" if len(misled) == 1 else "find"
+    rest = f"; {' and '.join(right)} {'does' if len(right) == 1 else 'do'} not" if right else ""
+    return (
+        f"{len(misled)} of {len(result['rows'])} metrics {verb} a Normal closer to the source "
+        f"than the source itself after a small step to the right{rest}."
+    )
+
+
+def _targets(result: Result) -> list[Markup]:
+    """Return both panels of Fig. 2."""
+    words = (
+        "The left target shares the source's mean but not its shape, the right one its shape but not quite its mean. "
+        "The Beta densities grow without bound at their ends, so the axis is cut."
+    )
+    signs = [
+        Sign(line([2, 22], [7, 7], "ma-line ma-dashed ma-source"), "source"),
+        Sign(line([2, 22], [7, 7], "ma-line ma-target"), "target"),
+    ]
+    panels = [figure(_panel(result, side), f"{side.capitalize()}: {name}") for side, name in TARGETS.items()]
+    return [text(words), key(signs), row(panels)]
+
+
+def _panel(result: Result, side: str) -> Picture:
+    """Return one panel of Fig. 2: the source dashed, one target solid."""
+    densities = result["densities"]
+    x = np.asarray(densities["x"], dtype=float)
+    top = 2 * float(np.nanmax(np.asarray(densities["left"], dtype=float)))
+    frame = Frame(x_range=(float(x.min()), float(x.max())), y_range=(0, top), height=280, top=12, bottom=28)
+    source, target = (_bounded(densities[name], top) for name in ("source", side))
+    shapes = [
+        area(frame.x(x), frame.y(target), frame.floor, "ma-area ma-target"),
+        line(frame.x(x), frame.y(target), "ma-line ma-target"),
+        line(frame.x(x), frame.y(source), "ma-line ma-dashed ma-source"),
+    ]
+    marked = [[(at, f"{at:g}") for at in ticks(*limits, count=4)] for limits in (frame.x_range, frame.y_range)]
+    title = f"Density of the source (dashed) and of the {side} target, a {TARGETS[side]} (solid)"
+    drawn = [axes(frame, x_ticks=marked[0], y_ticks=marked[1]), clipped(frame, shapes)]
+    return Picture(frame.width, frame.height, title, Markup("").join(drawn))
+
+
+def _bounded(values: Sequence[float | None], top: float) -> NDArray[np.float64]:
+    """Return a density with its poles (JSON's null, or infinite) brought to a height beyond the axis."""
+    heights = np.asarray(values, dtype=float)
+    return np.minimum(np.where(np.isnan(heights), np.inf, heights), 4 * top)
+
+
+def _metrics(result: Result) -> list[Markup]:
+    """Return the table of all metrics."""
+    columns = ["Metric", "To the Normal (left)", "To the shifted Beta (right)", "Finds closer", "In the paper"]
+    rows = [
+        [
+            Cell(entry["metric"]),
+            *(Cell(f"{entry[side]:.5f}", entry[side]) for side in TARGETS),
+            Cell(f"{entry['prefers']}, {TARGETS[entry['prefers']]}"),
+            Cell(entry["paper"]),
+        ]
+        for entry in result["rows"]
+    ]
+    return [table("Distance from the source to each target", columns, rows)]
+
+
+def _making(result: Result) -> list[Markup]:
+    """Return the three distributions and the versions."""
+    return [
+        definitions(
+            [
+                ("Source", "0.8 Y + 0.1, where Y follows Beta(0.4, 0.4)"),
+                ("Left target", "Normal with mean 0.5 and standard deviation 0.27"),
+                ("Right target", "0.8 Y + 0.12: the source, moved by 0.02"),
+                ("Versions", version_words(result["versions"])),
+                ("Paper", PAPER),
+            ]
+        )
+    ]

@@ -1,0 +1,1 @@
+"""Tables of users: files of many formats as rows of numbers."""

@@ -1,0 +1,545 @@
+r"""Tables of two domains as rows of numbers: fitted on both, described by plain JSON, the same in predict.
+
+What is fitted on what: everything on both domains, each with the same weight however many rows it has. The categories
+and the words are those of the union, so a shift in them is seen; the value put in for a missing one is the mean of the
+domains' medians; numbers are centred and scaled by
+
+.. math:: \mu = \tfrac{1}{2} (\mu_S + \mu_T), \qquad
+          \sigma^2 = \tfrac{1}{2} \bigl( E_S[(x - \mu)^2] + E_T[(x - \mu)^2] \bigr),
+
+mean and variance of the even mixture. One invertible affine map of both domains keeps the shift between them, which
+the network is to align, and keeps both within a few units of 0, where units are not saturated. Scaling each domain by
+its own statistics would align two moments of the input without regard to the labels and hide the shift from
+``diagnose``; statistics of the source alone would let a target in other units saturate every unit.
+
+A fitted preprocessor as plain JSON, and back; what we did not write is refused before anything is built of it.
+
+Choosing how each column becomes numbers, from both domains together.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError, MomentAlignWarning
+from momentalign.tables.encoders import (
+    CategoryColumn,
+    DateColumn,
+    Encoder,
+    Kind,
+    NumberColumn,
+    elapsed_days,
+    finite_or_missing,
+    kind_of,
+)
+from momentalign.tables.table import Rows, Table, quoted, refuse_duplicates, shown
+from momentalign.tables.text import DomainVectorizer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Choices", "Preprocessor", "choose_encoders", "describe", "rebuild", "shared_columns"]
+
+# In a table of fewer rows, texts that all differ may still be categories.
+_FEWEST_IDS = 20
+
+
+@dataclass
+class Choices:
+    """Settings of the choice, and sentences about what was decided."""
+
+    scale: bool
+    max_categories: int
+    notes: list[str] = field(default_factory=list)
+
+    def warn(self, note: str) -> None:
+        """Remember a decision that loses something, and say it."""
+        self.notes.append(note)
+        warnings.warn(note, MomentAlignWarning, stacklevel=6)
+
+
+def shared_columns(source: pd.DataFrame, target: pd.DataFrame, choices: Choices, *, strict: bool) -> list[str]:
+    """Return the columns that both domains have, in the order of the source."""
+    ours, theirs = list(source.columns), list(target.columns)
+    shared = source.columns.intersection(target.columns, sort=False).tolist()
+    missing = {"source": list(target.columns.difference(shared)), "target": list(source.columns.difference(shared))}
+    alone = [f"the {domain} lacks {quoted(names)}" for domain, names in missing.items() if names]
+    if not shared:
+        raise InvalidInputError(
+            f"source and target have no column in common: {quoted(ours)} against {quoted(theirs)}; name them alike."
+        )
+    if alone and strict:
+        raise InvalidInputError(f"the domains have different columns: {' and '.join(alone)}; give both the same.")
+    if alone:
+        choices.warn(f"columns that one domain lacks are left out: {' and '.join(alone)}.")
+    return shared
+
+
+def choose_encoders(domains: list[pd.DataFrame], names: list[str], choices: Choices) -> list[Encoder]:
+    """Return an encoder for each column that varies; `domains` is the source and, where there is one, the target."""
+    encoders: list[Encoder] = []
+    for name in names:
+        columns = [frame[name] for frame in domains]
+        encoder = _choose(name, columns, choices)
+        if encoder is not None:
+            encoders.append(encoder)
+    return encoders
+
+
+def _choose(name: str, columns: list[pd.Series[Any]], choices: Choices) -> Encoder | None:
+    if _is_constant(columns):
+        choices.notes.append(f"column {name!r} is the same in every row of both domains and is left out.")
+        return None
+    filled = [column for column in columns if column.notna().any()]
+    kinds = {kind_of(column) for column in filled}
+    if len(kinds) > 1:
+        _refuse_kinds(name, columns)
+    indicator = any(bool(column.isna().any()) for column in columns)
+    match kinds.pop():
+        case "number":
+            values = [column.to_numpy(dtype=np.float64, na_value=np.nan) for column in filled]
+            values = [finite_or_missing(name, part) for part in values]
+            return NumberColumn(name, *_statistics(values, choices), indicator=indicator)
+        case "date":
+            days = [elapsed_days(column) for column in filled]
+            hours = any(bool((part % 1 > 0).any()) for part in days)
+            return DateColumn(name, *_statistics(days, choices), indicator=indicator, hours=hours)
+    return _choose_categories(name, columns, choices, indicator=indicator)
+
+
+def _is_constant(columns: list[pd.Series[Any]]) -> bool:
+    """Whether all cells of all domains are the same, or all are missing."""
+    first = columns[0].iloc[0]
+    if first is None or first != first:
+        return all(bool(column.isna().all()) for column in columns)
+    return all(bool((column == first).fillna(False).all()) for column in columns)
+
+
+def _refuse_kinds(name: str, columns: list[pd.Series[Any]]) -> None:
+    described = [f"{kind_of(column)}s ({shown(column[column.notna()].iloc[0])})" for column in columns]
+    raise InvalidInputError(
+        f"column {name!r} holds {described[0]} in the source and {described[1]} in the target; make its cells alike in "
+        "both, or read it as text in both."
+    )
+
+
+def _statistics(domains: list[NDArray[np.float64]], choices: Choices) -> tuple[float, float, float]:
+    """Return fill, centre and scale, each domain with the same weight however many rows it has."""
+    present = [values[~np.isnan(values)] for values in domains]
+    fill = float(np.mean([np.median(part) for part in present]))
+    if not choices.scale:
+        return fill, 0.0, 1.0
+    centre = float(np.mean([part.mean() for part in present]))
+    with np.errstate(over="ignore"):
+        spread = float(np.sqrt(np.mean([np.square(part - centre).mean() for part in present])))
+    # Squares that overflow leave the column as it is; it is refused where it does not fit into float32.
+    return fill, centre, spread if spread > 0 and np.isfinite(spread) else 1.0
+
+
+def _choose_categories(
+    name: str, columns: list[pd.Series[Any]], choices: Choices, *, indicator: bool
+) -> CategoryColumn | None:
+    shares: defaultdict[str, float] = defaultdict(float)
+    rows = distinct = 0
+    for column in columns:
+        counts = column.value_counts()
+        rows, distinct = rows + len(column), distinct + len(counts)
+        for text, count in counts.items():
+            shares[str(text)] += int(count) / len(column)
+    if distinct == rows >= _FEWEST_IDS:
+        choices.warn(f"column {name!r} holds another text in every row, like a name or number of it, and is left out.")
+        return None
+    kept = sorted(shares, key=lambda text: (-shares[text], text))[: choices.max_categories]
+    if len(kept) < len(shares):
+        choices.warn(
+            f"column {name!r} has {len(shares)} categories; the {len(kept)} most frequent are kept, the others count "
+            "as unknown."
+        )
+    return CategoryColumn(name, tuple(sorted(kept)), indicator=indicator)
+
+
+# Rows encoded at a time: the columns of that many stay in the cache until they are laid out as rows.
+_STEP = 8192
+
+
+class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc,call-arg]
+    """Rows of float32 from tables of numbers, categories, dates and text.
+
+    Numbers are centred and scaled; text of few kinds becomes one indicator per category; dates become days and points
+    on the circles of the year, the week and the day; missing values are filled in and marked. Sparse rows and images
+    pass as they are. The module's docstring says what is fitted on which domain and why.
+
+    Parameters
+    ----------
+    scale
+        Whether numbers are centred and scaled.
+    max_categories
+        The most categories of a column; the most frequent are kept, any other text is 0 in all of them.
+    text
+        A column of free text, counted by :class:`~momentalign.tables.text.DomainVectorizer`; the result is CSR then.
+    max_terms
+        The number of terms to keep of it.
+    strict
+        Whether a column that only one domain has is an error; if not, it is left out with a warning.
+
+    Attributes
+    ----------
+    columns_ : list of str
+        The columns that are used.
+    kinds_ : dict
+        What each holds; pass both to ``read_chunks`` to read what the model needs, as it needs it.
+    notes_ : list of str
+        Sentences about what was left out or cut.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> source = pd.DataFrame({"age": [20.0, 40.0], "city": ["Linz", "Wien"]})
+    >>> target = pd.DataFrame({"age": [60.0, None], "city": ["Graz", "Linz"]})
+    >>> preprocessor = Preprocessor(scale=False).fit(source, X_target=target)
+    >>> preprocessor.get_feature_names_out().tolist()
+    ['age', 'age=missing', 'city=Graz', 'city=Linz', 'city=Wien']
+    >>> preprocessor.transform(target).tolist()
+    [[60.0, 0.0, 1.0, 0.0, 0.0], [45.0, 1.0, 0.0, 1.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        *,
+        scale: bool = True,
+        max_categories: int = 100,
+        text: str | None = None,
+        max_terms: int = 5000,
+        strict: bool = False,
+    ) -> None:
+        self.scale = scale
+        self.max_categories = max_categories
+        self.text = text
+        self.max_terms = max_terms
+        self.strict = strict
+
+    def fit(self, X: Table | Rows, y: Any = None, X_target: Table | Rows | None = None) -> Self:  # noqa: ARG002
+        """Choose the features.
+
+        Parameters
+        ----------
+        X
+            The source: a :class:`~momentalign.tables.table.Table`, a DataFrame, CSR or an array.
+        y
+            Not looked at.
+        X_target
+            The target, of the same form.
+        """
+        self._refuse_bad_parameters()
+        domains = [_rows(part, name)[0] for part, name in ((X, "X"), (X_target, "X_target")) if part is not None]
+        form = _form(domains[0])
+        if any(_form(rows) != form for rows in domains):
+            raise InvalidInputError(
+                f"X is {form} and X_target is {_form(domains[1])}; give both domains in files of the same format."
+            )
+        # Everything is chosen before anything is kept: a refused fit leaves an earlier one as it was.
+        choices = Choices(self.scale, self.max_categories)
+        width = None if form == "columns" else self._choose_width(form, domains)
+        encoders, vectorizer = self._choose_columns(domains, choices) if width is None else ([], None)
+        self.form_, self.width_, self.notes_ = form, width, choices.notes
+        self.encoders_, self.vectorizer_ = encoders, vectorizer
+        return self
+
+    def transform(self, X: Table | Rows) -> Any:
+        """Return the rows of a table, (rows, features), float32; CSR where the table is sparse or has a text column."""
+        check_is_fitted(self, "form_")
+        rows, start = _rows(X, "X")
+        if _form(rows) != self.form_:
+            raise InvalidInputError(
+                f"X is {_form(rows)}, the model was trained with {self.form_}; give a file like it."
+            )
+        if self.form_ == "columns":
+            return self._transform_columns(rows, start)
+        return _of_width(rows, self.width_)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
+        """Return the names of the features; `input_features` is not looked at."""
+        check_is_fitted(self, "form_")
+        if self.form_ != "columns":
+            return np.array([str(column) for column in range(self.width_ or 0)], dtype=object)
+        names = [feature for encoder in self.encoders_ for feature in encoder.features]
+        if self.vectorizer_ is not None:
+            names += [f"{self.text}:{term}" for term in self.vectorizer_.vocabulary_]
+        return np.array(names, dtype=object)
+
+    @property
+    def columns_(self) -> list[str]:
+        """Names of the columns that are used."""
+        check_is_fitted(self, "form_")
+        return [encoder.name for encoder in self.encoders_] + ([str(self.text)] if self.vectorizer_ else [])
+
+    @property
+    def kinds_(self) -> dict[str, Kind]:
+        """What each used column holds."""
+        kinds: dict[str, Kind] = dict.fromkeys(self.columns_, "text")
+        return kinds | {encoder.name: encoder.kind for encoder in self.encoders_}
+
+    def to_description(self) -> dict[str, Any]:
+        """Return all that was fitted as plain JSON."""
+        check_is_fitted(self, "form_")
+        return describe(self)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, Any]) -> Self:
+        """Return the preprocessor that :meth:`to_description` described; anything else raises DamagedFileError.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> frame = pd.DataFrame({"age": [20.0, 40.0]})
+        >>> description = Preprocessor().fit(frame).to_description()
+        >>> Preprocessor.from_description(description).transform(frame).tolist()
+        [[-1.0], [1.0]]
+        """
+        fitted = cls()
+        rebuild(fitted, description)
+        return fitted
+
+    def _choose_columns(self, domains: list[Any], choices: Choices) -> tuple[list[Encoder], DomainVectorizer | None]:
+        names = list(domains[0].columns)
+        if len(domains) > 1:
+            names = shared_columns(domains[0], domains[1], choices, strict=self.strict)
+        vectorizer = None
+        if self.text is not None:
+            vectorizer = self._choose_terms(domains, names)
+            names.remove(self.text)
+        encoders = choose_encoders(domains, names, choices)
+        if not encoders and vectorizer is None:
+            raise InvalidInputError(
+                f"no column is left to learn from ({' '.join(choices.notes)}); give at least one that varies."
+            )
+        return encoders, vectorizer
+
+    def _choose_terms(self, domains: list[Any], names: list[str]) -> DomainVectorizer:
+        if self.text not in names:
+            raise InvalidInputError(f"text={self.text!r} is no column of both domains; they share {quoted(names)}.")
+        texts = [text for frame in domains for text in _texts(frame[self.text])]
+        return DomainVectorizer(self.max_terms).fit(texts)
+
+    def _choose_width(self, form: str, domains: list[Any]) -> int:
+        if self.text is not None:
+            raise InvalidInputError(f"text={self.text!r} needs a table with named columns, got {form}; leave it out.")
+        widths = [int(rows.shape[1]) for rows in domains]
+        if form == "dense" and len(set(widths)) > 1:
+            raise InvalidInputError(f"X has {widths[0]} columns and X_target {widths[1]}; give both the same.")
+        # An index that a sparse file does not use is a column of zeros.
+        return max(widths)
+
+    def _transform_columns(self, frame: pd.DataFrame, start: int) -> Any:
+        absent = [name for name in self.columns_ if name not in frame.columns]
+        if absent:
+            raise InvalidInputError(f"X lacks columns the model was trained with: {quoted(absent)}; add them.")
+        dense = _encode(self.encoders_, frame, start)
+        if self.vectorizer_ is None:
+            return dense
+        words = self.vectorizer_.transform(_texts(frame[self.text]))
+        return sparse.hstack([sparse.csr_matrix(dense), words], format="csr", dtype=np.float32)
+
+    def _refuse_bad_parameters(self) -> None:
+        for name in ("scale", "strict"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidTypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
+        for name, remedy in (("max_categories", 100), ("max_terms", 5000)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InvalidInputError(f"{name} must be a whole number of at least 1, got {value!r}; try {remedy}.")
+
+
+def _rows(X: Any, name: str) -> tuple[Any, int]:
+    """Return the rows of an argument, and how many stand before them in the file."""
+    rows: Any = X.rows if isinstance(X, Table) else X
+    start = X.start if isinstance(X, Table) else 0
+    if _form(rows) == "columns":
+        names = [str(column) for column in rows.columns]
+        refuse_duplicates(names, name)
+        rows = rows.set_axis(names, axis=1)
+    if not rows.shape[0]:
+        raise InvalidInputError(f"{name} has 0 rows; give at least one.")
+    return rows, start
+
+
+def _form(rows: Any) -> str:
+    """What rows are: columns with names, a sparse matrix, or a dense one."""
+    if sparse.issparse(rows):
+        return "sparse"
+    if isinstance(rows, np.ndarray) and rows.ndim == 2:
+        return "dense"
+    if hasattr(rows, "columns"):
+        return "columns"
+    raise InvalidTypeError(f"X must be a Table, a DataFrame, CSR or an array of rows, got {type(rows).__name__}.")
+
+
+def _of_width(rows: Any, width: int | None) -> Any:
+    """Return rows of a matrix with as many columns as the model has."""
+    if isinstance(rows, np.ndarray):
+        if rows.shape[1] != width:
+            raise InvalidInputError(f"X has {rows.shape[1]} columns, the model was trained with {width}; give as many.")
+        return rows.astype(np.float32, copy=False)
+    fitting = rows.astype(np.float32, copy=True).tocsr()
+    # Columns the model never saw are left out, like words it does not know.
+    fitting.resize(rows.shape[0], width)
+    return fitting
+
+
+def _texts(column: pd.Series[Any]) -> list[str]:
+    return [str(text) for text in column.astype(object).where(column.notna(), "")]
+
+
+def _encode(encoders: list[Encoder], frame: pd.DataFrame, start: int) -> NDArray[np.float32]:
+    """Return the features of a table: written column by column, where memory is contiguous, then turned to rows."""
+    columns = [encoder.read(_of_kind(frame[encoder.name], encoder), start) for encoder in encoders]
+    ends = np.cumsum([0, *(len(encoder.features) for encoder in encoders)])
+    rows = np.empty((len(frame), ends[-1]), np.float32)
+    with np.errstate(over="ignore"):
+        for first in range(0, len(frame), _STEP):
+            part = slice(first, min(first + _STEP, len(frame)))
+            block = np.empty((rows.shape[1], part.stop - first), np.float32)
+            for encoder, column, (low, high) in zip(encoders, columns, pairwise(ends), strict=True):
+                encoder.write(column[part], block[low:high])
+            _refuse_overflow(encoders, block, start + first)
+            rows[part] = block.T
+    return rows
+
+
+def _refuse_overflow(encoders: list[Encoder], block: NDArray[np.float32], start: int) -> None:
+    if np.isfinite(block).all():
+        return
+    names = [encoder.name for encoder in encoders for _ in encoder.features]
+    feature, row = np.argwhere(~np.isfinite(block))[0]
+    raise InvalidInputError(
+        f"column {names[feature]!r}, row {start + row + 1} is too large for float32; correct the cell or give the "
+        "column in a larger unit."
+    )
+
+
+def _of_kind(column: pd.Series[Any], encoder: Encoder) -> pd.Series[Any]:
+    kind = kind_of(column)
+    if kind == encoder.kind:
+        return column
+    import pandas as pd
+
+    if bool(column.isna().all()):
+        dtype = {"number": "float64", "date": "datetime64[us]", "text": "object"}[encoder.kind]
+        return pd.Series(np.full(len(column), None), dtype=dtype)
+    example = column[column.notna()].iloc[0]
+    raise InvalidInputError(
+        f"column {encoder.name!r} holds {kind}s ({shown(example)}) where the model was trained with {encoder.kind}s; "
+        "make its cells alike."
+    )
+
+
+_VERSION = 1
+_ENCODERS: dict[str, type[NumberColumn | DateColumn | CategoryColumn]] = {
+    "number": NumberColumn,
+    "date": DateColumn,
+    "category": CategoryColumn,
+}
+_KEYS = {"version", "form", "width", "columns", "text", "terms", "notes", "parameters"}
+_PARAMETERS = {"scale": bool, "max_categories": int, "max_terms": int, "strict": bool}
+
+
+def describe(fitted: Preprocessor) -> dict[str, Any]:
+    """Return what a preprocessor learned as plain JSON."""
+    return {
+        "version": _VERSION,
+        "form": fitted.form_,
+        "width": fitted.width_,
+        "columns": [_describe_column(encoder) for encoder in fitted.encoders_],
+        "text": fitted.text,
+        "terms": None if fitted.vectorizer_ is None else list(fitted.vectorizer_.vocabulary_),
+        "notes": list(fitted.notes_),
+        "parameters": {name: kind(getattr(fitted, name)) for name, kind in _PARAMETERS.items()},
+    }
+
+
+def _describe_column(encoder: Encoder) -> dict[str, Any]:
+    parts = asdict(encoder)
+    if isinstance(encoder, CategoryColumn):
+        return {"encoder": "category", **parts, "categories": list(encoder.categories)}
+    return {"encoder": encoder.kind, **parts}
+
+
+def rebuild(fitted: Preprocessor, description: Mapping[str, Any]) -> None:
+    """Give a preprocessor what a description says, or raise DamagedFileError and leave it as it is."""
+    try:
+        _check(description)
+        encoders = [_encoder(column) for column in description["columns"]]
+        names = [encoder.name for encoder in encoders] + [description["text"]]
+        _demand(len(set(names)) == len(names), "a column stands twice")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedFileError(
+            f"the description of the preprocessing is not one of ours ({error}); train again."
+        ) from error
+    fitted.set_params(text=description["text"], **description["parameters"])
+    fitted.encoders_ = encoders
+    fitted.notes_ = list(description["notes"])
+    fitted.vectorizer_ = None
+    if description["terms"] is not None:
+        fitted.vectorizer_ = DomainVectorizer(fitted.max_terms)
+        fitted.vectorizer_.vocabulary_ = list(description["terms"])
+    fitted.form_, fitted.width_ = description["form"], description["width"]
+
+
+def _demand(condition: bool, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
+
+
+def _check(description: Mapping[str, Any]) -> None:
+    _demand(isinstance(description, Mapping) and set(description) == _KEYS, "its keys are others")
+    _demand(description["version"] == _VERSION, f"version {description['version']!r}")
+    form, width, terms = description["form"], description["width"], description["terms"]
+    _demand(form in ("columns", "sparse", "dense"), f"form {form!r:.40}")
+    if form == "columns":
+        _demand(width is None, "a width beside columns")
+        _demand(bool(description["columns"]) or terms is not None, "no columns")
+    else:
+        _demand(type(width) is int and width >= 0, f"width {width!r:.40}")
+        _demand(description["columns"] == [] and terms is None, "columns beside a matrix")
+    _demand((terms is None) == (description["text"] is None), "a text without terms or terms without a text")
+    _demand(isinstance(description["text"], str | None), "the name of the text column")
+    _demand(terms is None or (_are_names(terms) and bool(terms)), "terms")
+    _demand(isinstance(description["notes"], list) and all(isinstance(n, str) for n in description["notes"]), "notes")
+    parameters = description["parameters"]
+    _demand(set(parameters) == set(_PARAMETERS), "parameters")
+    for name, kind in _PARAMETERS.items():
+        _demand(type(parameters[name]) is kind, f"{name} {parameters[name]!r:.40}")
+
+
+def _are_names(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(v, str) for v in values) and len(set(values)) == len(values)
+
+
+def _encoder(column: Mapping[str, Any]) -> Encoder:
+    """Build the encoder of one column, every field of its type and within its range."""
+    parts = dict(column)
+    home = _ENCODERS[parts.pop("encoder")]
+    _demand(set(parts) == {field.name for field in fields(home)}, "fields of a column")
+    _demand(isinstance(parts["name"], str), "name of a column")
+    for name, value in parts.items():
+        if name in ("fill", "centre", "scale"):
+            _demand(type(value) is float and math.isfinite(value), f"{name} {value!r:.40}")
+        elif name in ("indicator", "hours"):
+            _demand(type(value) is bool, f"{name} {value!r:.40}")
+    if home is CategoryColumn:
+        _demand(_are_names(parts["categories"]), "categories")
+        return CategoryColumn(parts["name"], tuple(parts["categories"]), parts["indicator"])
+    _demand(parts["scale"] > 0, "scale")
+    return home(**parts)

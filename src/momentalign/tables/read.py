@@ -1,0 +1,134 @@
+"""One door to all formats: a whole file, or its rows chunk by chunk for files larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from momentalign.errors import InvalidInputError
+from momentalign.tables.arrays import read_archive, read_image_folder, read_svmlight
+from momentalign.tables.delimited import read_delimited, read_parquet
+from momentalign.tables.encoders import KINDS, Kind
+from momentalign.tables.opening import FileFormat, find_format, find_path
+from momentalign.tables.table import LabelKind, Request, Table, check_labels, read_labels
+
+__all__ = ["read_chunks", "read_table"]
+
+_READERS: dict[FileFormat, Callable[[Path, Request], Iterator[Table]]] = {
+    "csv": read_delimited,
+    "parquet": read_parquet,
+    "npz": read_archive,
+    "svmlight": read_svmlight,
+    "images": read_image_folder,
+}
+
+
+def read_table(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    label_kind: LabelKind = "classes",
+    label_required: bool = True,
+    id_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+    file_format: FileFormat | None = None,
+    side: int = 32,
+) -> Table:
+    r"""Read a whole file.
+
+    Parameters
+    ----------
+    path
+        CSV or TSV (also compressed), Parquet, npz or npy, svmlight, or a folder of images.
+    label
+        Column of the labels, set apart; ``"label"`` in an svmlight file and in a folder of images.
+    label_kind
+        ``"classes"`` leaves labels as they are written, ``"numbers"`` makes them float64.
+    label_required
+        Whether a file without the label column is refused; if not, labels that are there are set apart unchecked.
+    id_column
+        Column that identifies rows, set apart; ``"file"`` in a folder of images.
+    columns
+        The columns to read, all of which must be there; None reads all.
+    kinds
+        What columns hold (``"number"``, ``"date"`` or ``"text"``) where that is known.
+    file_format
+        ``"csv"``, ``"parquet"``, ``"npz"``, ``"svmlight"`` or ``"images"``; None finds it out.
+    side
+        Images are resized to side x side.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "pets.csv"
+    ...     _ = file.write_text("weight;age;pet\n4.5;3;cat\n20;NA;dog\n")
+    ...     table = read_table(file, label="pet")
+    >>> table.rows["weight"].tolist(), table.labels.tolist()
+    ([4.5, 20.0], ['cat', 'dog'])
+    """
+    request = Request(None, label, label_required, id_column, columns, _check_kinds(kinds), side)
+    place = find_path(path)
+    parts = _READERS[find_format(place, file_format)](place, request)
+    table = next(parts, None)
+    if table is None:
+        raise InvalidInputError(f"{place} has no rows; give a file with at least one.")
+    if table.labels is None or label is None:
+        return table
+    if label_required:
+        return replace(table, labels=check_labels(table.labels, label, place, kind=label_kind))
+    return replace(table, labels=read_labels(table.labels))
+
+
+def read_chunks(
+    path: str | Path,
+    *,
+    rows: int = 65_536,
+    label: str | None = None,
+    id_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+    file_format: FileFormat | None = None,
+    side: int = 32,
+    rows_required: bool = True,
+) -> Iterator[Table]:
+    r"""Yield the rows of a file in order, `rows` at a time, never more of them in memory than that.
+
+    Columns of text are numbers, dates or text by the first chunk unless `kinds` says what they are: pass the
+    ``kinds_`` and ``columns_`` of a fitted :class:`~momentalign.tables.preprocess.Preprocessor`. A `label` that
+    is not there is no error. A file without rows is refused unless `rows_required` is False: one of several files of a
+    table may have none, as Spark writes them. The other parameters are those of :func:`read_table`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "rows.csv"
+    ...     _ = file.write_text("a,b\n" + "1,2\n" * 5)
+    ...     [len(chunk) for chunk in read_chunks(file, rows=2)]
+    [2, 2, 1]
+    """
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise InvalidInputError(f"rows must be a whole number of at least 1, got {rows!r}; try rows=65536.")
+    request = Request(rows, label, False, id_column, columns, _check_kinds(kinds), side)
+    place = find_path(path)
+    parts = _READERS[find_format(place, file_format)](place, request)
+    return _checked(parts, place, rows_required=rows_required)
+
+
+def _checked(parts: Iterator[Table], path: Path, *, rows_required: bool) -> Iterator[Table]:
+    empty = True
+    for part in parts:
+        empty = False
+        yield part if part.labels is None else replace(part, labels=read_labels(part.labels))
+    if empty and rows_required:
+        raise InvalidInputError(f"{path} has no rows; give a file with at least one.")
+
+
+def _check_kinds(kinds: Mapping[str, Kind] | None) -> Mapping[str, Kind]:
+    for name, kind in (kinds or {}).items():
+        if kind not in KINDS:
+            raise InvalidInputError(f"kinds[{name!r}] must be one of {', '.join(KINDS)}, got {kind!r}.")
+    return kinds or {}

@@ -1,0 +1,359 @@
+"""What a stack of networks is: the task, the recipe all networks share, and what each has of its own.
+
+Algorithm 1 of Zellinger et al. (2019), for many networks at once. How a stack runs is an engine's business.
+
+Paired batches of two domains of unequal size, in order, as Section 6.3 trains with them.
+
+The longer domain ends the epoch and the shorter one starts again from its first batch. Several sources, or several
+targets, all have their rows in every batch.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from momentalign.discrepancies.domain_pairs import Between, DomainWeights
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.networks.shallow import Initializer, Layer, Matrix, initial_layers
+
+__all__ = [
+    "Distance",
+    "Engine",
+    "EpochFigures",
+    "History",
+    "LossName",
+    "Member",
+    "Optimizer",
+    "OptimizerName",
+    "Recipe",
+    "Rows",
+    "Task",
+    "TrainedNetwork",
+    "ValidationFigures",
+    "ValueLossName",
+    "balanced_order",
+    "batches",
+    "domain_batches",
+    "domain_sizes",
+    "order_by_shares",
+    "paired_batches",
+]
+
+Rows = NDArray[np.intp]
+
+
+def batches(order: Rows, batch_size: int | None) -> list[Rows]:
+    """Cut rows into batches in order; a rest of less than half a batch joins the one before it.
+
+    Moments of a handful of rows say nothing, so no batch is that small unless the sample is.
+
+    Examples
+    --------
+    >>> [len(batch) for batch in batches(np.arange(1400), 300)], [len(batch) for batch in batches(np.arange(1401), 700)]
+    ([300, 300, 300, 300, 200], [700, 701])
+    """
+    if batch_size is not None and batch_size < 1:
+        raise InvalidInputError(f"batch_size must be at least 1, got {batch_size}; try batch_size=300.")
+    if batch_size is None or len(order) <= batch_size:
+        return [order]
+    starts = list(range(0, len(order), batch_size))
+    if len(order) - starts[-1] < batch_size / 2:
+        starts.pop()
+    return np.split(order, starts[1:])
+
+
+def domain_batches(domains: Rows | None, order: Rows, batch_size: int | None) -> list[Rows]:
+    """Cut rows into batches that hold up to `batch_size` rows of every domain, those of domain 0 first.
+
+    `domains` are the numbers of the domains of all rows, None where there is one. Each domain is cut by itself, so that
+    its moments in a batch rest on as many rows as if it were alone; the longest ends the epoch, the others start again.
+
+    Examples
+    --------
+    >>> [rows.tolist() for rows in domain_batches(np.array([0, 1, 0, 1, 0, 0]), np.arange(6), 2)]
+    [[0, 2, 1, 3], [4, 5, 1, 3]]
+    """
+    if domains is None:
+        return batches(order, batch_size)
+    own = [batches(order[domains[order] == domain], batch_size) for domain in range(domains.max() + 1)]
+    longest = max(map(len, own))
+    return [np.concatenate([part[number % len(part)] for part in own]) for number in range(longest)]
+
+
+def domain_sizes(domains: Rows | None, rows: Rows) -> list[int]:
+    """Return how many rows of each domain there are among some rows, as :func:`domain_batches` orders them.
+
+    Examples
+    --------
+    >>> domain_sizes(np.array([0, 1, 0, 1, 0, 0]), np.array([0, 2, 4, 1]))
+    [3, 1]
+    """
+    return [len(rows)] if domains is None else np.bincount(domains[rows], minlength=domains.max() + 1).tolist()
+
+
+def paired_batches(source: list[Rows], target: list[Rows]) -> list[tuple[Rows, Rows]]:
+    """Pair the batches of one epoch; the shorter list starts again until the longer one ends.
+
+    Examples
+    --------
+    >>> pairs = paired_batches(batches(np.arange(4), 2), batches(np.arange(6), 2))
+    >>> [(s.tolist(), t.tolist()) for s, t in pairs]
+    [([0, 1], [0, 1]), ([2, 3], [2, 3]), ([0, 1], [4, 5])]
+    """
+    if len(source) >= len(target):
+        return list(zip(source, cycle(target), strict=False))
+    return list(zip(cycle(source), target, strict=False))
+
+
+def balanced_order(labels: NDArray[np.integer]) -> Rows:
+    """Order rows so that classes alternate, smaller classes starting again until the largest ends.
+
+    Examples
+    --------
+    >>> balanced_order(np.array([0, 0, 0, 1])).tolist()
+    [0, 3, 1, 3, 2, 3]
+    """
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    longest = max(map(len, members))
+    return np.stack([np.resize(rows, longest) for rows in members], axis=1).ravel()
+
+
+def order_by_shares(labels: NDArray[np.integer], shares: NDArray[np.floating], count: int) -> Rows:
+    """Order `count` rows so that every class has its share of them, its rows in turn.
+
+    Labels are codes from 0 on. The shares of classes that have rows are made to sum to 1, and met as nearly as whole
+    rows can.
+
+    Examples
+    --------
+    >>> order_by_shares(np.array([0, 0, 0, 1]), np.array([0.75, 0.25]), 8).tolist()
+    [0, 1, 2, 0, 1, 2, 3, 3]
+    """
+    ends = np.cumsum(np.where(np.bincount(labels, minlength=len(shares)) > 0, shares, 0.0))
+    drawn = np.searchsorted(ends / ends[-1], (np.arange(count) + 0.5) / count)
+    return np.concatenate(
+        [np.resize(np.flatnonzero(labels == label), np.sum(drawn == label)) for label in range(len(shares))]
+    )
+
+
+OptimizerName: TypeAlias = Literal["adagrad", "adadelta", "sgd", "adam"]
+ValueLossName: TypeAlias = Literal["squared", "absolute", "huber"]
+LossName: TypeAlias = Literal["cross_entropy", ValueLossName]
+Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Figures: TypeAlias = NDArray[np.float64]
+
+# Paper and protocol: Adagrad and SGD 0.01, Adadelta 1, Adam 0.001 (all as in the Keras of 2017).
+LEARNING_RATES: dict[OptimizerName, float] = {"adagrad": 0.01, "adadelta": 1.0, "sgd": 0.01, "adam": 0.001}
+LARGEST_RATE = 1e38
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The gradient weighting of Eq. (25): Adagrad (26), Adadelta (27), SGD with momentum and decay, or Adam.
+
+    Attributes
+    ----------
+    name
+        ``"adagrad"``, ``"adadelta"``, ``"sgd"`` or ``"adam"``.
+    learning_rate
+        None takes the paper's: 0.01, 1, 0.01 and 0.001.
+    momentum, decay
+        For SGD: the momentum, and the learning rate of update t is divided by 1 + decay * t.
+    """
+
+    name: OptimizerName = "adagrad"
+    learning_rate: float | None = None
+    momentum: float = 0.9
+    decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.name not in get_args(OptimizerName):
+            known = ", ".join(get_args(OptimizerName))
+            raise InvalidInputError(f"optimizer must be one of {known}, got {self.name!r}.")
+        rate = self.learning_rate
+        if rate is None:
+            return
+        if isinstance(rate, bool) or not isinstance(rate, numbers.Real):
+            raise InvalidTypeError(f"learning_rate must be a positive number or None, got {rate!r}.")
+        if not 0 < rate < LARGEST_RATE:
+            raise InvalidInputError(f"learning_rate must be a positive number that float32 can hold, got {rate!r}.")
+
+    @property
+    def rate(self) -> float:
+        """The learning rate in force."""
+        return LEARNING_RATES[self.name] if self.learning_rate is None else self.learning_rate
+
+
+@dataclass(frozen=True)
+class Task:
+    """The data of one adaptation task: float32 matrices (dense or CSR) and labels.
+
+    Labels are codes 0 to n_classes - 1; for a loss of numbers they are float32 numbers (rows, outputs), and `n_classes`
+    is the number of outputs.
+
+    `source_domains`, `target_domains` and `validation_domains` number the domain of each row, from 0 on, where there
+    are several sources or targets; None is one domain.
+    """
+
+    source: Matrix
+    labels: NDArray[Any]
+    target: Matrix | None
+    n_classes: int
+    validation: Matrix | None = None
+    validation_labels: NDArray[Any] | None = None
+    source_domains: Rows | None = None
+    target_domains: Rows | None = None
+    validation_domains: Rows | None = None
+
+    @property
+    def has_several_domains(self) -> bool:
+        """Whether there are several sources or several targets."""
+        return self.source_domains is not None or self.target_domains is not None
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What all networks of a stack share.
+
+    Attributes
+    ----------
+    batch_size
+        None trains on the whole sample at once.
+    patience
+        Stop a network after that many epochs without a lower validation loss (training loss where nothing is held out);
+        None never stops early.
+    keep
+        ``"best"`` keeps the epoch with the best validation accuracy, the lower loss among equals; for numbers that with
+        the lowest validation loss. ``"last"`` keeps the last.
+    balanced
+        Classes alternate in the source batches, smaller ones repeated.
+    snapshot_every
+        Keep the weights of every so many epochs; 0 keeps none.
+    compiled
+        None compiles the loops where a training is long enough; True for short trainings that are done many times.
+    loss
+        What is minimised on the source beside the distance: ``"cross_entropy"`` of classes, or ``"squared"``,
+        ``"absolute"`` or ``"huber"`` differences from numbers, for which no loops are compiled.
+    """
+
+    hidden: tuple[int, ...] = (50,)
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    batch_size: int | None = 300
+    max_epochs: int = 1500
+    patience: int | None = 10
+    keep: Literal["best", "last"] = "best"
+    balanced: bool = False
+    initializer: Initializer = "glorot_uniform"
+    gain: float = 1.0
+    snapshot_every: int = 0
+    compiled: bool | None = None
+    loss: LossName = "cross_entropy"
+
+    def __post_init__(self) -> None:
+        if self.loss not in get_args(LossName):
+            raise InvalidInputError(f"loss must be one of {', '.join(get_args(LossName))}, got {self.loss!r}.")
+        if self.balanced and self.loss != "cross_entropy":
+            raise InvalidInputError(f"balanced batches need classes, which loss={self.loss!r} has not; leave it False.")
+
+    def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
+        """Return the rows of each update of an epoch: pairs of source and target batches."""
+        source = domain_batches(task.source_domains, self._order(task), self.batch_size)
+        if task.target is None:
+            return [(rows, None) for rows in source]
+        target = domain_batches(task.target_domains, np.arange(task.target.shape[0]), self.batch_size)
+        return list(paired_batches(source, target))
+
+    def _order(self, task: Task) -> Rows:
+        """The source rows in the order they are cut into batches, classes balanced within each domain."""
+        if not self.balanced:
+            return np.arange(len(task.labels))
+        if task.source_domains is None:
+            return balanced_order(task.labels)
+        own = [np.flatnonzero(task.source_domains == domain) for domain in range(task.source_domains.max() + 1)]
+        return np.concatenate([rows[balanced_order(task.labels[rows])] for rows in own])
+
+
+@dataclass(frozen=True)
+class Member:
+    """What one network of a stack has of its own: seed, weight, distance, and weights to start from.
+
+    `between` and `domain_weights` say what is compared where the task has several sources or targets, see
+    :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`.
+    """
+
+    seed: int
+    weight: float = 0.0
+    distance: Distance | None = None
+    initial: Sequence[Layer] | None = None
+    between: Between = "pooled"
+    domain_weights: DomainWeights = "equal"
+
+    def start(self, task: Task, recipe: Recipe) -> Sequence[Layer]:
+        """Return the weights training starts from."""
+        if self.initial is not None:
+            return self.initial
+        sizes = [task.source.shape[1], *recipe.hidden, task.n_classes]
+        return initial_layers(sizes, self.seed, initializer=recipe.initializer, gain=recipe.gain)
+
+
+class EpochFigures(NamedTuple):
+    """Means over the updates of one epoch, one value per network."""
+
+    source_loss: Figures
+    distance: Figures
+
+
+class ValidationFigures(NamedTuple):
+    """Loss and accuracy (NaN without classes) on the held-out source rows, one value per network."""
+
+    loss: Figures
+    accuracy: Figures
+
+
+@dataclass
+class History:
+    """What happened in each epoch of one network."""
+
+    source_loss: list[float] = field(default_factory=list)
+    distance: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    validation_accuracy: list[float] = field(default_factory=list)
+
+
+@dataclass
+class TrainedNetwork:
+    """A trained network: its weights, the epoch they are from (counted from 1), and how it got there."""
+
+    layers: list[Layer]
+    best_epoch: int
+    n_epochs: int
+    history: History
+    snapshots: dict[int, list[Layer]]
+
+
+class Engine(Protocol):
+    """How a stack runs: all networks that still train, some epochs a call."""
+
+    def run_epochs(self, count: int) -> list[EpochFigures]:
+        """Train every network for some epochs and return the figures of each."""
+        ...
+
+    def validate(self) -> ValidationFigures:
+        """Evaluate every network on the held-out source rows."""
+        ...
+
+    def layers(self, index: int) -> list[Layer]:
+        """Return a copy of the weights of one network."""
+        ...
+
+    def retain(self, indices: Sequence[int]) -> None:
+        """Go on with these networks only."""
+        ...
