@@ -25,7 +25,7 @@ from momentalign.networks.shallow import Layer, probabilities
 from momentalign.paper.sentiment import TASKS, ReviewTask, read_task, recipe_of
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.rules import Rule, balanced_weight, density_ratio, network_score
-from momentalign.training.config import Member, Task
+from momentalign.training.config import NetworkSpec, Task
 from momentalign.training.stack import train_stack
 
 WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -37,7 +37,7 @@ def one_task(source: str, target: str, seed: int) -> tuple[list[float], list[flo
     torch.set_num_threads(1)
     found = read_task(source, target, features="log")
     recipe = replace(recipe_of(50), snapshot_every=1)
-    members = [Member(seed, weight, CMDLoss()) for weight in WEIGHTS]
+    members = [NetworkSpec(seed, weight, CMDLoss()) for weight in WEIGHTS]
     networks = train_stack(found.task, recipe, members)
     best = [int(np.argmin(network.history.validation_loss)) + 1 for network in networks]
     first = [network.snapshots[epoch] for network, epoch in zip(networks, best, strict=True)]

@@ -25,7 +25,7 @@ from benchmarks.distances import eager_cmd, step
 from benchmarks.figure import Figure
 from momentalign.networks.shallow import outputs
 from momentalign.paper.problems import CATEGORIES, load_reviews
-from momentalign.training.config import Member, Recipe, Task
+from momentalign.training.config import NetworkSpec, Task, TrainingConfig
 from momentalign.training.stack import train_tasks
 
 
@@ -173,11 +173,11 @@ def sentiment() -> Iterator[Figure]:
         others = reviews.rows[target][order[target]][:1400]
         tasks.append(Task(rows[:1400], labels[:1400], others, 2, rows[1400:], labels[1400:]))
         tests.append((reviews.rows[target][2000:], reviews.labels[target][2000:]))
-    members = [Member(seed, 1.0, ma.CMDLoss()) for seed in range(10)]
-    train_tasks(tasks[:2], Recipe(max_epochs=2), members, device="cuda")  # Libraries load on first use.
+    members = [NetworkSpec(seed, 1.0, ma.CMDLoss()) for seed in range(10)]
+    train_tasks(tasks[:2], TrainingConfig(max_epochs=2), members, device="cuda")  # Libraries load on first use.
     torch.cuda.synchronize()
     began = time.perf_counter()
-    trained = train_tasks(tasks, Recipe(initializer="lecun_uniform"), members, device="cuda")
+    trained = train_tasks(tasks, TrainingConfig(initializer="lecun_uniform"), members, device="cuda")
     seconds = time.perf_counter() - began
     accuracies = [
         (outputs(network.layers, rows).argmax(1) == labels).mean()

@@ -15,7 +15,7 @@ from joblib import Parallel, delayed
 
 from momentalign.paper.object_heads import HeadTask, ObjectFeatures, open_features, train_heads
 from momentalign.paper.objects import FOLLOWING, METHODS, N_CLASSES, TASKS, distance_of
-from momentalign.training.config import Member
+from momentalign.training.config import NetworkSpec
 
 ALIGNING = ("mmd", "coral", "dann", "fp-cmd", "cv-cmd")
 
@@ -46,7 +46,7 @@ def accuracies(
     """Train one head for every method and seed, and return the part of the target each gets right."""
     rows, labels = features.office.domain(source)
     others, truth = features.office.domain(target)
-    members = [Member(seed, METHODS[method].weight, distance_of(method)) for method, seed in cells]
+    members = [NetworkSpec(seed, METHODS[method].weight, distance_of(method)) for method, seed in cells]
     heads = train_heads(HeadTask(rows, labels, others, N_CLASSES), members, FOLLOWING, device=device)
     return [round(float((head.predictions == truth).mean()), 4) for head in heads]
 

@@ -31,7 +31,7 @@ from momentalign.discrepancies.several_domains import MultiDomainCMDLoss
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.paper.problems import CATEGORIES
 from momentalign.paper.sentiment import ReviewTask, read_task, recipe_of, starts
-from momentalign.training.config import Member, Task
+from momentalign.training.config import NetworkSpec, Task
 from momentalign.training.stack import train_stack
 
 DOMAINS = (2, 4, 8, 16)
@@ -127,7 +127,8 @@ def _accuracies(found: ReviewTask, seeds: Sequence[int], settings: Mapping[str, 
     recipe = recipe_of(50)
     (begun,) = starts([replace(found.task, source_domains=None)], recipe, seeds, device="cpu")
     members = [
-        Member(seed, distance=CMDLoss(), initial=start, **settings) for seed, start in zip(seeds, begun, strict=True)
+        NetworkSpec(seed, distance=CMDLoss(), initial=start, **settings)
+        for seed, start in zip(seeds, begun, strict=True)
     ]
     return [found.accuracy(network.layers) for network in train_stack(found.task, recipe, members)]
 

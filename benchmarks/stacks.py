@@ -23,11 +23,11 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.networks.shallow import initial_layers
 from momentalign.paper.problems import load_reviews
 from momentalign.training import compiled_engine as compiled
-from momentalign.training.config import Member, Recipe, Task
+from momentalign.training.config import NetworkSpec, Task, TrainingConfig
 from momentalign.training.stack import train_stack
 from momentalign.training.torch_engine import BatchedEngine
 
-RECIPE = Recipe(initializer="lecun_uniform")
+RECIPE = TrainingConfig(initializer="lecun_uniform")
 
 
 def figures() -> Iterator[Figure]:
@@ -55,7 +55,7 @@ def sentiment_task() -> Task:
 
 def one_epoch(task: Task) -> Iterator[Figure]:
     """One epoch of one network: ours against a DataLoader loop and against torch's sparse tensors."""
-    ours = compiled.CompiledEngine(compiled.CompiledTask(task, RECIPE), task, RECIPE, [Member(0, 1.0, CMDLoss())])
+    ours = compiled.CompiledEngine(compiled.CompiledTask(task, RECIPE), task, RECIPE, [NetworkSpec(0, 1.0, CMDLoss())])
 
     def compiled_epoch() -> None:
         ours.run_epoch()
@@ -145,12 +145,12 @@ def to_torch(rows: sparse.csr_matrix) -> Tensor:
 
 def many_networks(task: Task) -> Iterator[Figure]:
     """Time per network of a stack of 70 over one alone, and of two cores over one."""
-    recipe = Recipe(initializer="lecun_uniform", max_epochs=6, patience=None)
+    recipe = TrainingConfig(initializer="lecun_uniform", max_epochs=6, patience=None)
     limit, compiled.WORTH_COMPILING = compiled.WORTH_COMPILING, 0.0
     try:
 
         def seconds(networks: int, cores: int) -> float:
-            members = [Member(seed, 1.0, CMDLoss()) for seed in range(networks)]
+            members = [NetworkSpec(seed, 1.0, CMDLoss()) for seed in range(networks)]
             began = time.perf_counter()
             train_stack(task, recipe, members, n_jobs=cores)
             return time.perf_counter() - began
@@ -167,7 +167,7 @@ def many_networks(task: Task) -> Iterator[Figure]:
 
 def agreement(task: Task) -> Figure:
     """Largest difference of weights from float64 autograd after 15 epochs, same batches."""
-    member = [Member(0, 1.0, CMDLoss())]
+    member = [NetworkSpec(0, 1.0, CMDLoss())]
     ours = compiled.CompiledEngine(compiled.CompiledTask(task, RECIPE), task, RECIPE, member)
     exact = BatchedEngine(task, RECIPE, member, dtype=torch.float64)
     for _ in range(15):

@@ -1,7 +1,9 @@
-"""What scores are computed from, read once: probabilities, labels, one number per row, features."""
+"""Every check of an argument, once: a value comes back in the type the code works with, or an error names it."""
 
 from __future__ import annotations
 
+import math
+import numbers
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +12,21 @@ from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
-__all__ = ["Features", "Floats", "read_features", "read_labels", "read_probabilities", "read_row_values", "read_stack"]
+__all__ = [
+    "Features",
+    "Floats",
+    "check_confidence",
+    "check_device",
+    "check_features",
+    "check_interval",
+    "check_number",
+    "check_probabilities",
+    "check_row_values",
+    "check_seed",
+    "check_stack",
+    "positive_int",
+    "read_labels",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 # A dense array or a scipy CSR matrix.
@@ -20,12 +36,78 @@ Features: TypeAlias = Any
 _ROUNDING = 1e-3
 
 
-def read_probabilities(values: ArrayLike, name: str) -> Floats:
+def positive_int(value: object, name: str, *, example: str = "5") -> int:
+    """Return `value` as a whole number of at least 1, or say what is wrong with it and give an example."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}={example}.")
+    if value < 1:
+        raise InvalidInputError(f"{name} must be at least 1, got {value}; try {name}={example}.")
+    return int(value)
+
+
+def check_interval(interval: object) -> float:
+    """Return |b - a| of an interval given as a pair, or say what is wrong with it."""
+    try:
+        if isinstance(interval, str):
+            raise TypeError
+        a, b = (float(bound) for bound in interval)  # type: ignore[attr-defined]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(
+            f'interval must be a pair (a, b) or "data", got {interval!r}; try interval=(0.0, 1.0).'
+        ) from None
+    if not math.isfinite(b - a) or a == b:
+        raise InvalidInputError(f"interval must be finite and not empty, got {interval!r}; try interval=(0.0, 1.0).")
+    return abs(b - a)
+
+
+def check_number(value: object, name: str, *, least: float, most: float = math.inf) -> float:
+    """Return a parameter as a finite number within limits, or say what is wrong with it."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidTypeError(f"{name} must be a number, got {value!r}.")
+    number = float(value)
+    if not (math.isfinite(number) and least <= number <= most):
+        limit = f" and at most {most:g}" if math.isfinite(most) else ""
+        raise InvalidInputError(f"{name} must be a finite number of at least {least:g}{limit}, got {value!r}.")
+    return number
+
+
+def check_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
+    """Return a seed; drawing one for None leaves the global random state alone."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**31))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31))
+    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral) or random_state < 0:
+        raise InvalidInputError(
+            f"random_state must be a whole number of at least 0, a RandomState or None, got {random_state!r}."
+        )
+    return int(random_state)
+
+
+def check_device(device: str) -> str:
+    """Return the device a name stands for: ``"auto"`` is a GPU if there is one."""
+    if device != "auto":
+        return str(device)
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def check_confidence(confidence: float) -> float:
+    """Return a confidence between 0 and 1, or say what is wrong with it."""
+    if isinstance(confidence, (int, float)) and 0.0 < confidence < 1.0:
+        return float(confidence)
+    raise InvalidInputError(f"confidence must be between 0 and 1, got {confidence!r}; try confidence=0.95.")
+
+
+def check_probabilities(values: ArrayLike, name: str) -> Floats:
     """Return class probabilities (rows, classes) whose rows sum to 1, or say what is wrong with them.
 
     Examples
     --------
-    >>> read_probabilities([[0.25, 0.75]], "probabilities")
+    >>> check_probabilities([[0.25, 0.75]], "probabilities")
     array([[0.25, 0.75]])
     """
     array = _as_floats(values, name)
@@ -37,12 +119,12 @@ def read_probabilities(values: ArrayLike, name: str) -> Floats:
     return _normalised(array, name)
 
 
-def read_stack(values: ArrayLike, name: str) -> Floats:
+def check_stack(values: ArrayLike, name: str) -> Floats:
     """Return the probabilities of several models on the same rows, (models, rows, classes).
 
     Examples
     --------
-    >>> read_stack([[[0.25, 0.75]], [[0.5, 0.5]]], "predictions").shape
+    >>> check_stack([[[0.25, 0.75]], [[0.5, 0.5]]], "predictions").shape
     (2, 1, 2)
     """
     array = _as_floats(values, name)
@@ -75,12 +157,12 @@ def read_labels(values: ArrayLike, name: str, *, rows: int, classes: int) -> NDA
     return array.astype(np.intp)
 
 
-def read_row_values(values: ArrayLike, name: str, *, rows: int | None = None) -> Floats:
+def check_row_values(values: ArrayLike, name: str, *, rows: int | None = None) -> Floats:
     """Return one finite number of at least 0 per row, such as a loss or a weight.
 
     Examples
     --------
-    >>> read_row_values([0.5, 2], "weights", rows=2)
+    >>> check_row_values([0.5, 2], "weights", rows=2)
     array([0.5, 2. ])
     """
     array = _as_floats(values, name)
@@ -95,12 +177,12 @@ def read_row_values(values: ArrayLike, name: str, *, rows: int | None = None) ->
     return array
 
 
-def read_features(values: Features, name: str) -> Features:
+def check_features(values: Features, name: str) -> Features:
     """Return finite features (rows, width) in float64, a CSR matrix where they were sparse.
 
     Examples
     --------
-    >>> read_features([[0, 1], [2, 3]], "source")
+    >>> check_features([[0, 1], [2, 3]], "source")
     array([[0., 1.],
            [2., 3.]])
     """

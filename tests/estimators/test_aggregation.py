@@ -9,7 +9,7 @@ from momentalign.errors import InvalidTypeError
 from momentalign.estimators.combination import WEIGHTS, train_aggregated
 from momentalign.estimators.domains import joined_task
 from momentalign.networks.shallow import probabilities
-from momentalign.training.config import Recipe, Task
+from momentalign.training.config import Task, TrainingConfig
 from momentalign.training.stack import train_stack
 
 
@@ -73,19 +73,19 @@ def test_networks_are_trained_again_on_all_rows(rng):
     labels = np.arange(90) % 2
     rows = (rng.normal(size=(90, 3)) + labels[:, None]).astype(np.float32)
     task = Task(rows[:60], labels[:60], rows + 1, 2, rows[60:], labels[60:])
-    recipe = Recipe(hidden=(4,), max_epochs=20, patience=3)
-    found = train_aggregated(task, joined_task(task), recipe, ma.CMDLoss(), seed=0, device="cpu")
+    config = TrainingConfig(hidden=(4,), max_epochs=20, patience=3)
+    found = train_aggregated(task, joined_task(task), config, ma.CMDLoss(), seed=0, device="cpu")
     for network in found.networks:
         best = int(np.argmin(network.history.validation_loss)) + 1
         assert len(network.history.source_loss) >= best == network.best_epoch
-    (alone,) = train_stack(task, recipe, [found_member(WEIGHTS[1])])
+    (alone,) = train_stack(task, config, [found_member(WEIGHTS[1])])
     assert (alone.layers[0].weight != found.networks[1].layers[0].weight).any()
 
 
 def found_member(weight):
-    from momentalign.training.config import Member
+    from momentalign.training.config import NetworkSpec
 
-    return Member(0, weight, ma.CMDLoss())
+    return NetworkSpec(0, weight, ma.CMDLoss())
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix])

@@ -11,9 +11,9 @@ from sklearn.utils import get_tags
 
 import momentalign as ma
 from momentalign.estimators import mann as network
-from momentalign.estimators.domains import read_device
 from momentalign.estimators.mann import named_distance
 from momentalign.training import compiled_engine as compiled
+from momentalign.validation import check_device
 
 DISCREPANCIES = {
     "none": None,
@@ -317,8 +317,8 @@ def test_huge_seeds_are_seeds(quick, problem):
 def test_auto_takes_a_gpu_if_there_is_one(monkeypatch):
     for there, expected in [(True, "cuda"), (False, "cpu")]:
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
-        assert read_device("auto") == expected
-    assert read_device("cuda:1") == "cuda:1"
+        assert check_device("auto") == expected
+    assert check_device("cuda:1") == "cuda:1"
 
 
 def test_tags_say_sparse_is_welcome():

@@ -13,12 +13,12 @@ from momentalign.moments.sample import (
     full_precision,
     mean_difference,
     monomials,
-    read_order,
     read_pair,
     read_sample,
     refuse_non_finite,
     sample_moments,
 )
+from momentalign.validation import positive_int
 
 OFFSET = 1e4
 
@@ -132,22 +132,22 @@ def test_monomials_come_once_each_in_the_order_of_their_exponents(rng, width, or
 
 
 def test_read_order_takes_whole_numbers_of_every_make():
-    assert [read_order(value, "order") for value in (1, np.int32(3), np.uint8(7))] == [1, 3, 7]
-    assert type(read_order(np.int64(2), "order")) is int
+    assert [positive_int(value, "order") for value in (1, np.int32(3), np.uint8(7))] == [1, 3, 7]
+    assert type(positive_int(np.int64(2), "order")) is int
 
 
 @pytest.mark.parametrize("value", [0, -1, np.int64(0)])
 def test_read_order_refuses_small_numbers(value):
     with pytest.raises(InvalidInputError, match=rf"^degree must be at least 1, got {value}; try degree=5\.$"):
-        read_order(value, "degree")
+        positive_int(value, "degree")
     with pytest.raises(InvalidInputError, match=rf"^width must be at least 1, got {value}; try width=50\.$"):
-        read_order(value, "width", example="50")
+        positive_int(value, "width", example="50")
 
 
 @pytest.mark.parametrize("value", [1.0, 1.5, True, np.True_, "3", None, [2], math.nan])
 def test_read_order_refuses_other_types(value):
     with pytest.raises(InvalidTypeError) as caught:
-        read_order(value, "degree")
+        positive_int(value, "degree")
     assert str(caught.value) == f"degree must be a whole number, got {value!r}; try degree=5."
 
 

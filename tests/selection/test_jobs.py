@@ -8,7 +8,7 @@ from joblib.parallel import LokyBackend, ThreadingBackend
 from momentalign.selection import reverse
 from momentalign.selection import search as label_free
 from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
-from momentalign.training.config import Member, Recipe
+from momentalign.training.config import NetworkSpec, TrainingConfig
 
 KINDS = [ReverseValidationSearch, LabelFreeSearch]
 
@@ -39,7 +39,9 @@ def test_every_step_takes_as_many_as_were_asked_for(quick, problem, asked, monke
 
 def test_one_is_taken_where_none_was_asked_for(problem, asked):
     rows = (problem.X.astype(np.float32), problem.y, problem.X_target.astype(np.float32))
-    reverse.reverse_scores(*rows, 2, Recipe(hidden=(3,), max_epochs=1), [Member(0), Member(1)], seed=0)
+    reverse.reverse_scores(
+        *rows, 2, TrainingConfig(hidden=(3,), max_epochs=1), [NetworkSpec(0), NetworkSpec(1)], seed=0
+    )
     assert set(asked) == {1}
 
 

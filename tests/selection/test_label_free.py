@@ -26,7 +26,7 @@ from momentalign.selection.scores import (
     nuclear_norm,
 )
 from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
-from momentalign.training.config import Member, Task
+from momentalign.training.config import NetworkSpec, Task
 from momentalign.training.stack import train_stack
 
 WEIGHTS = [20.0, 0.0, 0.5]
@@ -48,7 +48,7 @@ def by_hand(quick, problem):
     training, held_out = split_labelled(problem.y, share=0.8, seed=3)
     order = np.random.default_rng([3, 1]).permutation(len(X_target))
     task = Task(X[training], problem.y[training], X_target[order], 2, X[held_out], problem.y[held_out])
-    networks = [train_stack(task, quick()._recipe(), [Member(3, weight, CMDLoss(5))])[0] for weight in WEIGHTS]
+    networks = [train_stack(task, quick()._config(), [NetworkSpec(3, weight, CMDLoss(5))])[0] for weight in WEIGHTS]
     return task, [network.layers for network in networks]
 
 

@@ -8,37 +8,37 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.networks.shallow import outputs
 from momentalign.selection.grid import split_labelled, split_unlabelled
 from momentalign.selection.reverse import reverse_scores
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
 from momentalign.training.stack import train_stack
 
-RECIPE = Recipe(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=15, batch_size=60)
-MEMBERS = [Member(4, weight, CMDLoss(3)) for weight in (0.0, 0.5, 20.0)]
+RECIPE = TrainingConfig(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=15, batch_size=60)
+MEMBERS = [NetworkSpec(4, weight, CMDLoss(3)) for weight in (0.0, 0.5, 20.0)]
 
 
 @pytest.fixture(params=["dense", "csr", "compiled"])
 def case(request, problem):
-    """Source, labels, target and the recipe, in float32."""
+    """Source, labels, target and the config, in float32."""
     X, X_target = (rows.astype(np.float32) for rows in (problem.X, problem.X_target))
     if request.param == "csr":
         X, X_target = sparse.csr_matrix(X), sparse.csr_matrix(X_target)
-    recipe = Recipe(**{**vars(RECIPE), "compiled": True}) if request.param == "compiled" else RECIPE
-    return X, problem.y, X_target, 2, recipe
+    config = TrainingConfig(**{**vars(RECIPE), "compiled": True}) if request.param == "compiled" else RECIPE
+    return X, problem.y, X_target, 2, config
 
 
-def by_hand(source, labels, target, n_classes, recipe, member, seed):
+def by_hand(source, labels, target, n_classes, config, spec, seed):
     training, held_out = split_labelled(labels, share=0.8, seed=seed)
     there, not_there = split_unlabelled(target.shape[0], share=0.8, seed=seed)
     task = Task(source[training], labels[training], target[there], n_classes, source[held_out], labels[held_out])
-    (forward,) = train_stack(task, recipe, [member])
+    (forward,) = train_stack(task, config, [spec])
     guess, other_guess = (outputs(forward.layers, target[rows]).argmax(1) for rows in (there, not_there))
     back = Task(target[there], guess, source[training], n_classes, target[not_there], other_guess)
-    (reverse,) = train_stack(back, recipe, [Member(99, member.weight, member.distance, forward.layers)])
+    (reverse,) = train_stack(back, config, [NetworkSpec(99, spec.weight, spec.distance, forward.layers)])
     return (outputs(reverse.layers, source[held_out]).argmax(1) == labels[held_out]).mean()
 
 
 def test_scores_are_those_of_the_steps_done_one_by_one(case):
     result = reverse_scores(*case, MEMBERS, seed=7)
-    assert result.scores.tolist() == [by_hand(*case, member, 7) for member in MEMBERS]
+    assert result.scores.tolist() == [by_hand(*case, spec, 7) for spec in MEMBERS]
     assert len(set(result.scores)) > 1
     assert len(result.forward) == 3
 
@@ -60,7 +60,7 @@ def test_seed_and_share_choose_the_split(case):
 
 def test_the_reverse_network_starts_from_the_forward_weights(problem):
     """With a learning rate of nothing the reverse network is the forward one: its score is the forward accuracy."""
-    still = Recipe(hidden=(5,), optimizer=Optimizer("sgd", 1e-30), max_epochs=2, keep="last")
+    still = TrainingConfig(hidden=(5,), optimizer=Optimizer("sgd", 1e-30), max_epochs=2, keep="last")
     X, X_target = (rows.astype(np.float32) for rows in (problem.X, problem.X_target))
     result = reverse_scores(X, problem.y, X_target, 2, still, MEMBERS, seed=1)
     held_out = split_labelled(problem.y, share=0.8, seed=1)[1]

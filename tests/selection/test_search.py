@@ -14,7 +14,7 @@ from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.selection import grid as grids
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.search import ReverseValidationSearch
-from momentalign.training.config import Member, Recipe
+from momentalign.training.config import NetworkSpec, TrainingConfig
 
 WEIGHTS = [0.0, 0.5, 20.0]
 
@@ -53,8 +53,8 @@ def test_the_signature_is_the_promised_one():
 @pytest.mark.parametrize("share", [0.8, 0.6])
 def test_it_finds_what_reverse_validation_by_hand_finds(fitted, quick, problem, share):
     search = fitted(share=share)
-    members = [Member(3, weight, ma.CMDLoss(5)) for weight in WEIGHTS]
-    expected = reverse_scores(*as_float32(problem), quick()._recipe(), members, seed=3, share=share).scores
+    specs = [NetworkSpec(3, weight, ma.CMDLoss(5)) for weight in WEIGHTS]
+    expected = reverse_scores(*as_float32(problem), quick()._config(), specs, seed=3, share=share).scores
     assert scores(search) == expected.tolist()
     assert search.best_index_ == int(np.argmax(expected))
     assert search.best_params_ == {"weight": WEIGHTS[search.best_index_]}
@@ -113,7 +113,7 @@ def test_points_of_one_recipe_train_as_one_stack(quick, problem):
     found = list(grids.stacks(points, grids.Task(X, y, X_target, classes)))
     # Two hidden layers, two optimizers; the function, which no compiled loop knows, apart from the two distances.
     assert sorted(len(stack) for stack in found) == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert all(len({point.recipe for point in stack}) == 1 for stack in found)
+    assert all(len({point.config for point in stack}) == 1 for stack in found)
     assert sorted(point.index for stack in found for point in stack) == list(range(12))
 
 
@@ -191,9 +191,9 @@ def test_a_target_as_long_as_the_source_is_whole(quick, problem):
     """Nothing is cut along with X: both domains are split here, each by itself."""
     target = np.concatenate([problem.X_target, problem.X_target[:30]])
     search = ReverseValidationSearch(quick(), {"weight": WEIGHTS}, random_state=3).fit(problem.X, problem.y, target)
-    members = [Member(3, weight, ma.CMDLoss(5)) for weight in WEIGHTS]
+    specs = [NetworkSpec(3, weight, ma.CMDLoss(5)) for weight in WEIGHTS]
     expected = reverse_scores(
-        problem.X.astype(np.float32), problem.y, target.astype(np.float32), 2, quick()._recipe(), members, seed=3
+        problem.X.astype(np.float32), problem.y, target.astype(np.float32), 2, quick()._config(), specs, seed=3
     )
     assert scores(search) == expected.scores.tolist()
 
@@ -246,14 +246,14 @@ def test_a_refused_call_leaves_an_earlier_fit_as_it_was(fitted, problem):
 def test_a_point_has_the_network_of_its_parameters(quick):
     model = quick(hidden=(7, 4), discrepancy="dann", between="pairs", domain_weights=[1, 2], device="cpu:0")
     (point,) = grids.read_points(model, {"weight": [3]}, seed=6)
-    distance = point.member.distance
-    assert point.member == Member(6, 3.0, distance, between="pairs", domain_weights=(1.0, 2.0))
+    distance = point.spec.distance
+    assert point.spec == NetworkSpec(6, 3.0, distance, between="pairs", domain_weights=(1.0, 2.0))
     assert repr(distance) == repr(ma.AdversarialLoss(4))
     assert (point.model.random_state, point.parameters, point.device) == (6, {"weight": 3}, "cpu:0")
-    assert point.recipe == model._recipe()
+    assert point.config == model._config()
 
 
 def test_the_default_recipe_is_taken_as_it_is(quick):
     (point,) = grids.read_points(ma.MANNClassifier(), {"weight": [1.0]}, seed=0)
-    assert point.recipe == Recipe()
+    assert point.config == TrainingConfig()
     assert json.loads(json.dumps(point.cell()))["hidden"] == [50]

@@ -10,7 +10,7 @@ from momentalign.selection import reverse
 from momentalign.selection.base import Sample
 from momentalign.selection.reverse import _turned, reverse_scores, reverse_task, split_domains
 from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch, _hold_out
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
 from momentalign.training.stack import train_stack
 
 NUMBERS, OTHERS = np.arange(120) % 3, np.arange(90) // 30
@@ -66,36 +66,36 @@ def test_rows_are_held_out_with_their_numbers(rows):
 
 
 def recipe_and_members(weights, **options):
-    recipe = Recipe(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=15, batch_size=60)
-    return recipe, [Member(3, weight, CMDLoss(5), **options) for weight in weights]
+    config = TrainingConfig(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=15, batch_size=60)
+    return config, [NetworkSpec(3, weight, CMDLoss(5), **options) for weight in weights]
 
 
-def by_hand(rows, member, recipe, *, weights):
-    """Reverse validation of one member step by step; on the way back the weights of the domains are `weights`."""
+def by_hand(rows, spec, config, *, weights):
+    """Reverse validation of one spec step by step; on the way back the weights of the domains are `weights`."""
     parts = split_domains(*rows, share=0.8, seed=3, source_domains=NUMBERS, target_domains=OTHERS)
-    (forward,) = train_stack(parts.forward(2), recipe, [member])
+    (forward,) = train_stack(parts.forward(2), config, [spec])
     guesses = [outputs(forward.layers, part).argmax(axis=1) for part in (parts.target, parts.target_held_out)]
     back = Task(
         parts.target, guesses[0], parts.source, 2, parts.target_held_out, guesses[1],
         source_domains=parts.target_domains, target_domains=parts.source_domains,
     )  # fmt: skip
-    turned = Member(3, member.weight, member.distance, forward.layers, between="pairs", domain_weights=weights)
-    (network,) = train_stack(back, recipe, [turned])
+    turned = NetworkSpec(3, spec.weight, spec.distance, forward.layers, between="pairs", domain_weights=weights)
+    (network,) = train_stack(back, config, [turned])
     return (outputs(network.layers, parts.source_held_out).argmax(axis=1) == parts.labels_held_out).mean()
 
 
 @pytest.mark.parametrize(("weights", "back"), [((1.0, 2.0), "equal"), ("equal", "equal"), ("size", "size")])
 def test_on_the_way_back_a_network_starts_from_its_weights_and_numbers_are_dropped(weights, back):
-    turned = _turned(Member(3, 0.5, between="pairs", domain_weights=weights), ["layers"])
-    assert turned == Member(3, 0.5, initial=["layers"], between="pairs", domain_weights=back)
+    turned = _turned(NetworkSpec(3, 0.5, between="pairs", domain_weights=weights), ["layers"])
+    assert turned == NetworkSpec(3, 0.5, initial=["layers"], between="pairs", domain_weights=back)
 
 
 @pytest.mark.parametrize(("weights", "back"), [((1.0, 2.0, 30.0), "equal"), ("size", "size")])
 def test_weights_of_sources_that_are_numbers_do_not_go_the_way_back(problem, weights, back):
     rows = (problem.X.astype(np.float32), problem.y, problem.X_target.astype(np.float32))
-    recipe, members = recipe_and_members([0.5, 20.0], between="pairs", domain_weights=weights)
-    found = reverse_scores(*rows, 2, recipe, members, seed=3, source_domains=NUMBERS, target_domains=OTHERS).scores
-    assert found.tolist() == [by_hand(rows, member, recipe, weights=back) for member in members]
+    config, specs = recipe_and_members([0.5, 20.0], between="pairs", domain_weights=weights)
+    found = reverse_scores(*rows, 2, config, specs, seed=3, source_domains=NUMBERS, target_domains=OTHERS).scores
+    assert found.tolist() == [by_hand(rows, spec, config, weights=back) for spec in specs]
 
 
 @pytest.fixture
@@ -121,9 +121,9 @@ def test_a_distance_that_loops_know_for_two_domains_only_trains_apart(quick, mix
     """What a network becomes does not depend on which others train beside it."""
     train, found = reverse.train_stack, []
 
-    def watched(task, recipe, members, **options):
-        found.append(len(members))
-        return train(task, recipe, members, **options)
+    def watched(task, config, specs, **options):
+        found.append(len(specs))
+        return train(task, config, specs, **options)
 
     monkeypatch.setattr(reverse, "train_stack", watched)
     X, y, domain = mixed
@@ -134,8 +134,8 @@ def test_a_distance_that_loops_know_for_two_domains_only_trains_apart(quick, mix
 
 def test_a_search_hands_them_on(quick, problem, mixed):
     rows = (problem.X.astype(np.float32), problem.y, problem.X_target.astype(np.float32))
-    recipe, members = recipe_and_members([0.5, 20.0], between="pairs")
-    expected = reverse_scores(*rows, 2, recipe, members, seed=3, source_domains=NUMBERS, target_domains=OTHERS).scores
+    config, specs = recipe_and_members([0.5, 20.0], between="pairs")
+    expected = reverse_scores(*rows, 2, config, specs, seed=3, source_domains=NUMBERS, target_domains=OTHERS).scores
     search = ReverseValidationSearch(quick(between="pairs"), {"weight": [0.5, 20.0]}, random_state=3, refit=False)
     X, y, domain = mixed
     search.fit(X, y, sample_domain=domain)

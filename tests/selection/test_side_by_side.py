@@ -6,10 +6,10 @@ import pytest
 import momentalign as ma
 from momentalign.selection import reverse as side_by_side
 from momentalign.selection.reverse import Domains, reverse_scores, reverse_scores_of_tasks
-from momentalign.training.config import Member, Recipe
+from momentalign.training.config import NetworkSpec, TrainingConfig
 
-RECIPE = Recipe(hidden=(5,), max_epochs=20, batch_size=32)
-MEMBERS = [Member(1, weight, ma.CMDLoss(3)) for weight in (0.0, 1.0, 20.0)]
+RECIPE = TrainingConfig(hidden=(5,), max_epochs=20, batch_size=32)
+MEMBERS = [NetworkSpec(1, weight, ma.CMDLoss(3)) for weight in (0.0, 1.0, 20.0)]
 
 
 @pytest.fixture
@@ -34,9 +34,9 @@ def test_tasks_together_score_as_tasks_alone(tasks, options):
 def test_both_ways_are_trained_where_it_was_said(tasks, monkeypatch):
     train, seen = side_by_side.train_tasks, []
 
-    def watched(tasks, recipe, members, **options):
+    def watched(tasks, config, specs, **options):
         seen.append((options["device"], {task.n_classes for task in tasks}, len(tasks)))
-        return train(tasks, recipe, members, **options)
+        return train(tasks, config, specs, **options)
 
     monkeypatch.setattr(side_by_side, "train_tasks", watched)
     reverse_scores_of_tasks(tasks, 2, RECIPE, MEMBERS, seed=3, device="cpu:0")

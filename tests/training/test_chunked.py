@@ -10,11 +10,11 @@ from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.training import chunked
 from momentalign.training import compiled_engine as compiled
 from momentalign.training.chunked import ChunkedTask, Labelled, count_batches, is_compiled, stream_batches, train_chunks
-from momentalign.training.config import Member, Optimizer, Recipe, batches
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, batches
 from momentalign.training.stack import train_stack
 
-RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=8, max_epochs=4, patience=None)
-CMD = Member(3, 0.8, ma.CMDLoss(3))
+RECIPE = TrainingConfig(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=8, max_epochs=4, patience=None)
+CMD = NetworkSpec(3, 0.8, ma.CMDLoss(3))
 
 
 def _cut(rows, labels, size):
@@ -73,9 +73,9 @@ def test_whatever_the_sizes_of_the_domains(make_task, engine, small_blocks, rows
 @pytest.mark.parametrize("rule", ["adadelta", "sgd", "adam"])
 def test_whatever_the_optimizer(make_task, engine, small_blocks, rule):
     task = make_task(rows=61, target_rows=45)
-    recipe = replace(RECIPE, optimizer=Optimizer(rule, decay=0.1))
-    (whole,) = train_stack(task, recipe, [CMD])
-    _assert_same(train_chunks(_in_chunks(task, 10), recipe, CMD), whole)
+    config = replace(RECIPE, optimizer=Optimizer(rule, decay=0.1))
+    (whole,) = train_stack(task, config, [CMD])
+    _assert_same(train_chunks(_in_chunks(task, 10), config, CMD), whole)
 
 
 @pytest.mark.parametrize(
@@ -84,25 +84,25 @@ def test_whatever_the_optimizer(make_task, engine, small_blocks, rule):
     ids=["none", "cv-cmd", "mmd", "coral", "dann"],
 )
 def test_whatever_the_distance(make_task, engine, small_blocks, distance):
-    task, member = make_task(rows=61, target_rows=45), Member(3, 0.8, distance)
-    (whole,) = train_stack(task, RECIPE, [member])
-    _assert_same(train_chunks(_in_chunks(task, 10), RECIPE, member), whole)
+    task, spec = make_task(rows=61, target_rows=45), NetworkSpec(3, 0.8, distance)
+    (whole,) = train_stack(task, RECIPE, [spec])
+    _assert_same(train_chunks(_in_chunks(task, 10), RECIPE, spec), whole)
 
 
 def test_any_callable_and_several_hidden_layers(make_task, small_blocks):
     task = make_task(rows=61, target_rows=45)
-    recipe = replace(RECIPE, hidden=(6, 4))
-    member = Member(3, 0.8, lambda source, target: (source.mean(0) - target.mean(0)).square().sum())
-    (whole,) = train_stack(task, recipe, [member])
-    _assert_same(train_chunks(_in_chunks(task, 10), recipe, member), whole)
+    config = replace(RECIPE, hidden=(6, 4))
+    spec = NetworkSpec(3, 0.8, lambda source, target: (source.mean(0) - target.mean(0)).square().sum())
+    (whole,) = train_stack(task, config, [spec])
+    _assert_same(train_chunks(_in_chunks(task, 10), config, spec), whole)
 
 
 def test_numbers_are_learned_too(make_task, rng_values, small_blocks):
     task = make_task(rows=61, target_rows=45, held_out=10)
     task = replace(task, labels=rng_values(61), validation_labels=rng_values(10), n_classes=2)
-    recipe = replace(RECIPE, loss="squared")
-    (whole,) = train_stack(task, recipe, [CMD])
-    _assert_same(train_chunks(_in_chunks(task, 10), recipe, CMD), whole)
+    config = replace(RECIPE, loss="squared")
+    (whole,) = train_stack(task, config, [CMD])
+    _assert_same(train_chunks(_in_chunks(task, 10), config, CMD), whole)
 
 
 @pytest.fixture
@@ -113,18 +113,18 @@ def rng_values():
 
 def test_it_stops_early_and_keeps_the_best_epoch(make_task, engine, small_blocks):
     task = make_task(rows=61, target_rows=45)
-    recipe = replace(RECIPE, max_epochs=200, patience=3, optimizer=Optimizer("adam", 0.1))
-    (whole,) = train_stack(task, recipe, [CMD])
-    network = train_chunks(_in_chunks(task, 10), recipe, CMD)
+    config = replace(RECIPE, max_epochs=200, patience=3, optimizer=Optimizer("adam", 0.1))
+    (whole,) = train_stack(task, config, [CMD])
+    network = train_chunks(_in_chunks(task, 10), config, CMD)
     assert network.n_epochs < 200
     assert network.best_epoch < network.n_epochs
     _assert_same(network, whole)
 
 
 def test_a_training_that_diverges_says_so(make_task):
-    task, recipe = make_task(), replace(RECIPE, optimizer=Optimizer("sgd", 1e30))
+    task, config = make_task(), replace(RECIPE, optimizer=Optimizer("sgd", 1e30))
     with pytest.raises(DivergedError, match="lower learning_rate"):
-        train_chunks(_in_chunks(task, 10), recipe, CMD)
+        train_chunks(_in_chunks(task, 10), config, CMD)
 
 
 def test_every_epoch_is_reported(make_task):
@@ -141,14 +141,14 @@ def test_what_needs_the_whole_sample_is_refused(make_task, change):
 
 def test_the_engine_is_chosen_as_for_the_whole_data(make_task, monkeypatch):
     """At the limit one row decides, whichever domain it is in; no memory is taken to ask."""
-    recipe = Recipe(hidden=(50,), max_epochs=10)
+    config = TrainingConfig(hidden=(50,), max_epochs=10)
     for rows, target_rows in [(30_000, 10_000), (10_000, 30_000), (30_000, 0)]:
         task = make_task(rows=rows, target_rows=target_rows)
         large = chunked._as_large(_in_chunks(task, 10_000))
         assert (large.source.nbytes, large.source.strides) == (task.source.nbytes, (0, 0))
         for limit in (1.0, 0.5, 0.1):
             monkeypatch.setattr(compiled, "WORTH_COMPILING", limit)
-            answers = {is_compiled(one, recipe, CMD, device="cpu") for one in (task, large)}
+            answers = {is_compiled(one, config, CMD, device="cpu") for one in (task, large)}
             assert len(answers) == 1
 
 

@@ -12,7 +12,7 @@ import momentalign as ma
 from momentalign.training import compiled_engine as compiled
 from momentalign.training import loops
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, is_compilable
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
 from momentalign.training.torch_engine import BatchedEngine
 
 OPTIMIZERS = {
@@ -33,17 +33,17 @@ DISTANCES = {
 }
 
 
-def _engines(task, recipe, members):
-    exact = BatchedEngine(task, recipe, members, dtype=torch.float64)
-    return CompiledEngine(CompiledTask(task, recipe), task, recipe, members), exact
+def _engines(task, config, specs):
+    exact = BatchedEngine(task, config, specs, dtype=torch.float64)
+    return CompiledEngine(CompiledTask(task, config), task, config, specs), exact
 
 
-def _assert_agreement(task, recipe, members, difference, epochs=6):
-    fast, exact = _engines(task, recipe, members)
+def _assert_agreement(task, config, specs, difference, epochs=6):
+    fast, exact = _engines(task, config, specs)
     for _ in range(epochs):
         for figure, expected in zip(fast.run_epoch(), exact.run_epoch(), strict=True):
             np.testing.assert_allclose(figure, expected, rtol=1e-4, atol=1e-6)
-    for index in range(len(members)):
+    for index in range(len(specs)):
         assert difference(fast.layers(index), exact.layers(index)) < 1e-4
     if task.validation is not None:
         figures, expected = fast.validate(), exact.validate()
@@ -56,9 +56,9 @@ def _assert_agreement(task, recipe, members, difference, epochs=6):
 @pytest.mark.parametrize("kind", ["dense", "mostly zero", "csr"])
 def test_it_trains_what_float64_autograd_trains(make_task, largest_difference, kind, optimizer, distance):
     task = make_task(kind, rows=41, target_rows=30)
-    recipe = Recipe(hidden=(7,), optimizer=OPTIMIZERS[optimizer], batch_size=16)
+    config = TrainingConfig(hidden=(7,), optimizer=OPTIMIZERS[optimizer], batch_size=16)
     weight = 5.0 if distance == "coral" else 0.8
-    _assert_agreement(task, recipe, [Member(3, weight, DISTANCES[distance])], largest_difference)
+    _assert_agreement(task, config, [NetworkSpec(3, weight, DISTANCES[distance])], largest_difference)
 
 
 @pytest.mark.parametrize("batch_size", [None, 5, 13, 40, 1000])
@@ -66,19 +66,19 @@ def test_it_trains_what_float64_autograd_trains(make_task, largest_difference, k
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_batch_sizes_and_unequal_domains(make_task, largest_difference, kind, rows, target_rows, batch_size):
     task = make_task(kind, rows=rows, target_rows=target_rows)
-    recipe = Recipe(hidden=(6,), optimizer=OPTIMIZERS["adagrad"], batch_size=batch_size)
-    _assert_agreement(task, recipe, [Member(1, 1.0, ma.CMDLoss(3))], largest_difference, epochs=3)
+    config = TrainingConfig(hidden=(6,), optimizer=OPTIMIZERS["adagrad"], batch_size=batch_size)
+    _assert_agreement(task, config, [NetworkSpec(1, 1.0, ma.CMDLoss(3))], largest_difference, epochs=3)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_weights_of_a_feature_that_a_batch_does_not_have_move_on(make_task, largest_difference, optimizer):
     """Adagrad stands still without a gradient; momentum and running means do not."""
-    task, recipe = make_task("csr"), Recipe(hidden=(6,), optimizer=OPTIMIZERS[optimizer], batch_size=4)
+    task, config = make_task("csr"), TrainingConfig(hidden=(6,), optimizer=OPTIMIZERS[optimizer], batch_size=4)
     absent = [
-        (task.source[rows].getnnz(0) + task.target[others].getnnz(0) == 0).any() for rows, others in recipe.epoch(task)
+        (task.source[rows].getnnz(0) + task.target[others].getnnz(0) == 0).any() for rows, others in config.epoch(task)
     ]
     assert all(absent)
-    _assert_agreement(task, recipe, [Member(1, 0.5, ma.CMDLoss(2))], largest_difference, epochs=3)
+    _assert_agreement(task, config, [NetworkSpec(1, 0.5, ma.CMDLoss(2))], largest_difference, epochs=3)
 
 
 @pytest.mark.parametrize("balanced", [False, True])
@@ -88,20 +88,22 @@ def test_any_number_of_features_units_and_classes(rng, largest_difference, featu
     source, target = (rng.normal(size=(rows, features)).astype(np.float32) for rows in (23, 18))
     for units, classes in [(1, 2), (5, 4)]:
         task = Task(source, rng.permutation(np.arange(23) % classes), target, classes)
-        recipe = Recipe(hidden=(units,), optimizer=OPTIMIZERS["sgd"], batch_size=9, balanced=balanced)
-        _assert_agreement(task, recipe, [Member(1, 0.5, ma.CMDLoss(2, cross=2))], largest_difference, epochs=3)
+        config = TrainingConfig(hidden=(units,), optimizer=OPTIMIZERS["sgd"], batch_size=9, balanced=balanced)
+        _assert_agreement(task, config, [NetworkSpec(1, 0.5, ma.CMDLoss(2, cross=2))], largest_difference, epochs=3)
 
 
 def test_held_out_rows_by_the_hundreds_are_all_looked_at(make_task, largest_difference):
     task = make_task(held_out=700)
-    _assert_agreement(task, Recipe(hidden=(6,), batch_size=16), [Member(0), Member(1)], largest_difference, epochs=2)
+    _assert_agreement(
+        task, TrainingConfig(hidden=(6,), batch_size=16), [NetworkSpec(0), NetworkSpec(1)], largest_difference, epochs=2
+    )
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_saturated_units_and_extreme_outputs_stay_finite(make_task, largest_difference, kind):
     task = make_task(kind)
-    recipe = Recipe(hidden=(6,), optimizer=Optimizer("sgd", 1e-6, momentum=0.0), gain=200.0)
-    _assert_agreement(task, recipe, [Member(0, 0.1, ma.CMDLoss(2))], largest_difference, epochs=2)
+    config = TrainingConfig(hidden=(6,), optimizer=Optimizer("sgd", 1e-6, momentum=0.0), gain=200.0)
+    _assert_agreement(task, config, [NetworkSpec(0, 0.1, ma.CMDLoss(2))], largest_difference, epochs=2)
 
 
 def test_mostly_zero_rows_are_laid_out_as_sparse(make_task):
@@ -116,10 +118,10 @@ def test_mostly_zero_rows_are_laid_out_as_sparse(make_task):
 
 
 def test_retain_goes_on_with_the_right_networks(make_task, largest_difference):
-    task, recipe = make_task(), Recipe(hidden=(4,), batch_size=16)
-    members = [Member(seed, 0.5, ma.CMDLoss(2)) for seed in range(3)]
-    cut, _ = _engines(task, recipe, members)
-    alone, _ = _engines(task, recipe, members[2:])
+    task, config = make_task(), TrainingConfig(hidden=(4,), batch_size=16)
+    specs = [NetworkSpec(seed, 0.5, ma.CMDLoss(2)) for seed in range(3)]
+    cut, _ = _engines(task, config, specs)
+    alone, _ = _engines(task, config, specs[2:])
     cut.run_epoch()
     alone.run_epoch()
     cut.retain([2])
@@ -127,12 +129,12 @@ def test_retain_goes_on_with_the_right_networks(make_task, largest_difference):
     assert largest_difference(cut.layers(0), alone.layers(0)) == 0.0
 
 
-LONG = Recipe(hidden=(50,), max_epochs=100_000)
+LONG = TrainingConfig(hidden=(50,), max_epochs=100_000)
 
 
 @pytest.mark.parametrize("distance", [*DISTANCES.values(), ma.MMDLoss(beta=2)])
 def test_long_trainings_with_known_distances_are_compiled(make_task, distance):
-    assert is_compilable(make_task(), LONG, [Member(0, 1.0, distance)])
+    assert is_compilable(make_task(), LONG, [NetworkSpec(0, 1.0, distance)])
 
 
 @pytest.mark.parametrize(
@@ -149,8 +151,8 @@ def test_long_trainings_with_known_distances_are_compiled(make_task, distance):
     ],
 )
 def test_other_distances_are_left_to_autograd_unless_they_have_no_weight(make_task, distance):
-    assert not is_compilable(make_task(), LONG, [Member(0), Member(1, 1.0, distance)])
-    assert is_compilable(make_task(), LONG, [Member(0, 0.0, distance)])
+    assert not is_compilable(make_task(), LONG, [NetworkSpec(0), NetworkSpec(1, 1.0, distance)])
+    assert is_compilable(make_task(), LONG, [NetworkSpec(0, 0.0, distance)])
 
 
 @pytest.mark.parametrize(
@@ -158,8 +160,8 @@ def test_other_distances_are_left_to_autograd_unless_they_have_no_weight(make_ta
     [((50,), 10, False), ((50,), 20_000, True), ((20_000_000,), 10, True), ((50, 50), 20_000, False)],
 )
 def test_short_and_deep_trainings_are_left_to_torch(make_task, hidden, max_epochs, expected):
-    recipe = Recipe(hidden=hidden, max_epochs=max_epochs)
-    answers = {is_compilable(make_task(), recipe, [Member(0)] * count) for count in (1, 500)}
+    config = TrainingConfig(hidden=hidden, max_epochs=max_epochs)
+    answers = {is_compilable(make_task(), config, [NetworkSpec(0)] * count) for count in (1, 500)}
     assert answers == {expected}
 
 
@@ -181,8 +183,8 @@ def test_loops_are_compiled_once_and_that_is_announced(monkeypatch, tmp_path, ca
 
 def test_no_epoch_changes_nothing(make_task, largest_difference):
     """Loops are compiled by it."""
-    task, recipe = make_task(), Recipe(hidden=(7,))
-    untouched, asked = (_engines(task, recipe, [Member(0, 1.0, ma.CMDLoss())])[0] for _ in range(2))
+    task, config = make_task(), TrainingConfig(hidden=(7,))
+    untouched, asked = (_engines(task, config, [NetworkSpec(0, 1.0, ma.CMDLoss())])[0] for _ in range(2))
     assert asked.run_epochs(0) == []
     for engine in (untouched, asked):
         engine.run_epoch()

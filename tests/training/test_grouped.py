@@ -7,26 +7,28 @@ import torch
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.errors import InvalidInputError
 from momentalign.training import stack
-from momentalign.training.config import Member, Optimizer, Recipe
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig
 from momentalign.training.grouped import GroupedEngine, are_alike
 from momentalign.training.stack import train_stack, train_tasks
 
-RECIPE = Recipe(hidden=(6,), batch_size=13, max_epochs=30, patience=3, optimizer=Optimizer("adagrad", 0.1))
-MEMBERS = [Member(0), Member(1, 1.0, CMDLoss(3)), Member(2, 0.5, CMDLoss(5))]
+RECIPE = TrainingConfig(hidden=(6,), batch_size=13, max_epochs=30, patience=3, optimizer=Optimizer("adagrad", 0.1))
+MEMBERS = [NetworkSpec(0), NetworkSpec(1, 1.0, CMDLoss(3)), NetworkSpec(2, 0.5, CMDLoss(5))]
 
 
-def _grouped(tasks, recipe):
-    engine = GroupedEngine(tasks, recipe, [MEMBERS] * len(tasks), device="cpu")
-    return stack.run_engine(engine, tasks[0], recipe, MEMBERS * len(tasks), None)
+def _grouped(tasks, config):
+    engine = GroupedEngine(tasks, config, [MEMBERS] * len(tasks), device="cpu")
+    return stack.run_engine(engine, tasks[0], config, MEMBERS * len(tasks), None)
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 @pytest.mark.parametrize("held_out", [16, 0])
 def test_grouped_tasks_are_the_tasks_one_by_one(make_task, kind, held_out):
-    recipe = RECIPE if held_out else Recipe(hidden=(6,), batch_size=13, max_epochs=5, patience=None, keep="last")
+    config = (
+        RECIPE if held_out else TrainingConfig(hidden=(6,), batch_size=13, max_epochs=5, patience=None, keep="last")
+    )
     tasks = [make_task(kind, seed=seed, held_out=held_out) for seed in range(3)]
-    together = _grouped(tasks, recipe)
-    alone = [network for task in tasks for network in train_stack(task, recipe, MEMBERS)]
+    together = _grouped(tasks, config)
+    alone = [network for task in tasks for network in train_stack(task, config, MEMBERS)]
     assert [network.n_epochs for network in together] == [network.n_epochs for network in alone]
     assert len({network.n_epochs for network in together}) > 1 or not held_out
     for ours, theirs in zip(together, alone, strict=True):
@@ -41,7 +43,7 @@ def test_only_tasks_of_one_shape_are_alike(make_task):
     assert are_alike([make_task(seed=0), make_task(seed=1)], RECIPE)
     assert not are_alike([make_task(), make_task(rows=41)], RECIPE)
     assert not are_alike([make_task(), make_task(held_out=0)], RECIPE)
-    assert not are_alike([make_task()], Recipe(hidden=(5, 5)))
+    assert not are_alike([make_task()], TrainingConfig(hidden=(5, 5)))
 
 
 def test_on_the_cpu_tasks_train_one_after_the_other(make_task):
@@ -75,12 +77,10 @@ def test_grouped_tasks_on_a_gpu():
 
 def test_members_of_each_task_are_its_own(make_task):
     tasks = [make_task(seed=seed) for seed in range(2)]
-    own = [[Member(5, 1.0, CMDLoss(2)), Member(6)], [Member(7), Member(8, 2.0, CMDLoss(3))]]
+    own = [[NetworkSpec(5, 1.0, CMDLoss(2)), NetworkSpec(6)], [NetworkSpec(7), NetworkSpec(8, 2.0, CMDLoss(3))]]
     engine = GroupedEngine(tasks, RECIPE, own, device="cpu")
-    together = stack.run_engine(engine, tasks[0], RECIPE, [member for members in own for member in members], None)
-    alone = [
-        network for task, members in zip(tasks, own, strict=True) for network in train_stack(task, RECIPE, members)
-    ]
+    together = stack.run_engine(engine, tasks[0], RECIPE, [spec for specs in own for spec in specs], None)
+    alone = [network for task, specs in zip(tasks, own, strict=True) for network in train_stack(task, RECIPE, specs)]
     for ours, theirs in zip(together, alone, strict=True):
         assert ours.n_epochs == theirs.n_epochs
         np.testing.assert_allclose(ours.layers[0].weight, theirs.layers[0].weight, atol=2e-3)
@@ -90,9 +90,9 @@ def test_members_of_each_task_are_its_own(make_task):
 
 def test_stopped_networks_give_up_their_room(make_task):
     tasks = [make_task(seed=seed) for seed in range(2)]
-    members = [[Member(seed, 0.5, CMDLoss(2)) for seed in range(4)]] * 2
-    cut = GroupedEngine(tasks, RECIPE, members, device="cpu")
-    whole = GroupedEngine(tasks, RECIPE, members, device="cpu")
+    specs = [[NetworkSpec(seed, 0.5, CMDLoss(2)) for seed in range(4)]] * 2
+    cut = GroupedEngine(tasks, RECIPE, specs, device="cpu")
+    whole = GroupedEngine(tasks, RECIPE, specs, device="cpu")
     for engine in (cut, whole):
         engine.run_epochs(2)
     cut.retain([1, 3, 6])
@@ -107,6 +107,6 @@ def test_stopped_networks_give_up_their_room(make_task):
 
 def test_members_that_fit_no_task_are_refused(make_task):
     tasks = [make_task(seed=seed) for seed in range(2)]
-    for members in ([[Member(0)]], [[Member(0)], [Member(1), Member(2)]]):
+    for specs in ([[NetworkSpec(0)]], [[NetworkSpec(0)], [NetworkSpec(1), NetworkSpec(2)]]):
         with pytest.raises(InvalidInputError, match="one of the same length for each task"):
-            train_tasks(tasks, RECIPE, members)
+            train_tasks(tasks, RECIPE, specs)

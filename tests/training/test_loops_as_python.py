@@ -21,7 +21,7 @@ from momentalign.discrepancies.cross_moments import squares_and_sizes, squares_g
 from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.training.torch_engine import BatchedEngine
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, Task
 
 warnings.filterwarnings("error")
 random = np.random.default_rng(0)
@@ -37,10 +37,10 @@ cases = [
 ]
 for kind, optimizer, distance in cases:
     task = Task(rows[kind][0], labels, rows[kind][1], 3, rows[kind][0][:5], labels[:5])
-    recipe = Recipe(hidden=(3,), optimizer=Optimizer(optimizer, decay=0.1 if optimizer == "sgd" else 0.0), batch_size=7)
-    members = [Member(1, 2.0, distance)]
-    ours = CompiledEngine(CompiledTask(task, recipe), task, recipe, members)
-    exact = BatchedEngine(task, recipe, members)
+    config = TrainingConfig(hidden=(3,), optimizer=Optimizer(optimizer, decay=0.1 if optimizer == "sgd" else 0.0), batch_size=7)
+    specs = [NetworkSpec(1, 2.0, distance)]
+    ours = CompiledEngine(CompiledTask(task, config), task, config, specs)
+    exact = BatchedEngine(task, config, specs)
     for _ in range(2):
         ours.run_epoch(), exact.run_epoch()
     np.testing.assert_allclose(ours.validate().loss, exact.validate().loss, rtol=1e-5)

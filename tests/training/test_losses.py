@@ -12,7 +12,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import outputs
 from momentalign.training import compiled_engine as compiled
 from momentalign.training import stack
-from momentalign.training.config import Member, Optimizer, Recipe
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig
 from momentalign.training.grouped import are_alike
 from momentalign.training.stack import train_stack, train_tasks
 from momentalign.training.torch_engine import (
@@ -24,7 +24,7 @@ from momentalign.training.torch_engine import (
     squared_error,
 )
 
-RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adam", 0.05), batch_size=16, max_epochs=30, loss="squared")
+RECIPE = TrainingConfig(hidden=(6,), optimizer=Optimizer("adam", 0.05), batch_size=16, max_epochs=30, loss="squared")
 
 
 @pytest.fixture
@@ -79,11 +79,11 @@ def test_no_difference_costs_nothing_and_pulls_nowhere(name):
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_it_is_the_textbook_training(make_valued, kind):
-    task, member = make_valued(kind), Member(1, 0.7, ma.CMDLoss(4))
-    engine = BatchedEngine(task, RECIPE, [member])
+    task, spec = make_valued(kind), NetworkSpec(1, 0.7, ma.CMDLoss(4))
+    engine = BatchedEngine(task, RECIPE, [spec])
     figures = [engine.run_epoch() for _ in range(4)][-1]
     dense = [torch.tensor(m.toarray() if kind == "csr" else m).double() for m in (task.source, task.target)]
-    parts = [torch.tensor(part, requires_grad=True) for layer in member.start(task, RECIPE) for part in layer]
+    parts = [torch.tensor(part, requires_grad=True) for layer in spec.start(task, RECIPE) for part in layer]
     stepper = torch.optim.Adam(parts, lr=0.05)
     for _ in range(4):
         losses = []
@@ -102,7 +102,7 @@ def test_it_is_the_textbook_training(make_valued, kind):
 @pytest.mark.parametrize("name", PLAIN)
 def test_validation_is_the_loss_of_the_held_out_rows_and_no_accuracy(make_valued, name):
     task = make_valued()
-    engine = BatchedEngine(task, replace(RECIPE, loss=name), [Member(1), Member(2)])
+    engine = BatchedEngine(task, replace(RECIPE, loss=name), [NetworkSpec(1), NetworkSpec(2)])
     figures = engine.validate()
     for index in range(2):
         errors = outputs(engine.layers(index), task.validation.astype(np.float64)) - task.validation_labels
@@ -112,9 +112,9 @@ def test_validation_is_the_loss_of_the_held_out_rows_and_no_accuracy(make_valued
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_epoch_with_the_lowest_validation_loss_is_kept(make_valued, name):
-    recipe = replace(RECIPE, optimizer=Optimizer("adam", 0.5), max_epochs=60, patience=5, loss=name)
+    config = replace(RECIPE, optimizer=Optimizer("adam", 0.5), max_epochs=60, patience=5, loss=name)
     reports = []
-    (network,) = train_stack(make_valued(), recipe, [Member(0)], progress=reports.append)
+    (network,) = train_stack(make_valued(), config, [NetworkSpec(0)], progress=reports.append)
     losses = network.history.validation_loss
     assert network.best_epoch == np.argmin(losses) + 1 == network.n_epochs - 5 < 55
     assert network.history.validation_accuracy == []
@@ -123,8 +123,8 @@ def test_the_epoch_with_the_lowest_validation_loss_is_kept(make_valued, name):
 
 def test_numbers_of_single_precision_are_the_same_to_its_digits(make_valued):
     task = make_valued()
-    single = BatchedEngine(task, RECIPE, [Member(0)], dtype=torch.float32)
-    double = BatchedEngine(task, RECIPE, [Member(0)])
+    single = BatchedEngine(task, RECIPE, [NetworkSpec(0)], dtype=torch.float32)
+    double = BatchedEngine(task, RECIPE, [NetworkSpec(0)])
     assert single.layers(0)[0].weight.dtype == np.float32
     for _ in range(3):
         figures, expected = single.run_epoch(), double.run_epoch()
@@ -135,7 +135,7 @@ def test_numbers_of_single_precision_are_the_same_to_its_digits(make_valued):
 def test_no_loops_are_compiled_for_it(make_valued, monkeypatch, name):
     monkeypatch.setattr(compiled, "WORTH_COMPILING", 0.0)
     monkeypatch.setattr(stack, "CompiledTask", None)
-    (network,) = train_stack(make_valued(), replace(RECIPE, compiled=True, loss=name), [Member(0)])
+    (network,) = train_stack(make_valued(), replace(RECIPE, compiled=True, loss=name), [NetworkSpec(0)])
     assert network.layers[-1].weight.shape == (6, 2)
 
 
@@ -143,7 +143,7 @@ def test_tasks_train_one_after_the_other_on_any_device(make_valued):
     tasks = [make_valued(seed=seed) for seed in range(2)]
     assert not are_alike(tasks, RECIPE)
     assert are_alike(tasks, replace(RECIPE, loss="cross_entropy"))
-    trained = train_tasks(tasks, replace(RECIPE, max_epochs=2), [Member(0)])
+    trained = train_tasks(tasks, replace(RECIPE, max_epochs=2), [NetworkSpec(0)])
     assert (trained[0][0].layers[0].weight != trained[1][0].layers[0].weight).any()
 
 
@@ -156,4 +156,4 @@ def test_tasks_train_one_after_the_other_on_any_device(make_valued):
 )
 def test_recipes_that_cannot_work_are_refused(settings, message):
     with pytest.raises(InvalidInputError, match=message):
-        Recipe(**settings)
+        TrainingConfig(**settings)

@@ -3,7 +3,7 @@ import torch
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.training.config import Member
+from momentalign.training.config import NetworkSpec
 from momentalign.training.torch_engine import StackDistance
 
 DISTANCES = [
@@ -40,7 +40,7 @@ def _one_by_one(distances, source, target):
 
 def test_every_network_gets_its_own_distance_and_gradient(stacks):
     source, target = stacks
-    together = StackDistance([Member(0, 1.0, distance) for distance in DISTANCES])(source, target)
+    together = StackDistance([NetworkSpec(0, 1.0, distance) for distance in DISTANCES])(source, target)
     apart = _one_by_one(DISTANCES, source, target)
     torch.testing.assert_close(together, apart, rtol=1e-12, atol=1e-14)
     factors = torch.arange(1.0, len(DISTANCES) + 1)
@@ -53,34 +53,34 @@ def test_a_stack_with_one_distance_is_computed_at_once(stacks, distance, monkeyp
     source, target = stacks
     expected = _one_by_one([distance] * len(DISTANCES), source, target)
     monkeypatch.setattr(type(distance), "forward", lambda *_: pytest.fail("called network by network"))
-    together = StackDistance([Member(0, 1.0, distance)] * len(DISTANCES))(source, target)
+    together = StackDistance([NetworkSpec(0, 1.0, distance)] * len(DISTANCES))(source, target)
     torch.testing.assert_close(together, expected, rtol=1e-12, atol=1e-14)
 
 
 def test_the_mmd_of_large_samples_is_that_of_some_rows_drawn_anew(rng):
     source, target = torch.tensor(rng.random((2, 40, 3))), torch.tensor(rng.random((2, 600, 3)) + 1.0)
-    members = [Member(seed, 1.0, ma.MMDLoss("gaussians")) for seed in range(2)]
+    specs = [NetworkSpec(seed, 1.0, ma.MMDLoss("gaussians")) for seed in range(2)]
 
     def values():
-        drawn = StackDistance(members, mmd_rows=500, generator=torch.Generator().manual_seed(0))
+        drawn = StackDistance(specs, mmd_rows=500, generator=torch.Generator().manual_seed(0))
         return torch.stack([drawn(source, target) for _ in range(3)])
 
-    whole = StackDistance(members)(source, target)
+    whole = StackDistance(specs)(source, target)
     torch.testing.assert_close(values(), whole.expand(3, 2), rtol=0.02, atol=0.0)
     assert len(set(values()[:, 0].tolist())) == 3
     assert not torch.isclose(values(), whole, rtol=1e-9).any()
     assert torch.equal(values(), values())
-    torch.testing.assert_close(StackDistance(members, mmd_rows=600)(source, target), whole)
+    torch.testing.assert_close(StackDistance(specs, mmd_rows=600)(source, target), whole)
 
 
 def test_a_weight_of_zero_needs_no_distance(stacks):
     def refuse(source, target):
         pytest.fail("a distance without weight was computed")
 
-    silent = StackDistance([Member(0, 0.0, refuse)] * len(DISTANCES))
+    silent = StackDistance([NetworkSpec(0, 0.0, refuse)] * len(DISTANCES))
     assert not silent.needed
     assert not StackDistance([]).needed
-    assert StackDistance([Member(0, 0.5, refuse)]).needed
+    assert StackDistance([NetworkSpec(0, 0.5, refuse)]).needed
     torch.testing.assert_close(silent(*stacks), torch.zeros(len(DISTANCES), dtype=torch.float64))
 
 
@@ -88,4 +88,4 @@ def test_a_weight_of_zero_needs_no_distance(stacks):
 def test_a_distance_that_is_no_scalar_tensor_is_refused(stacks, value):
     source, target = (stack[:1] for stack in stacks)
     with pytest.raises(InvalidInputError, match="discrepancy must return a scalar torch tensor"):
-        StackDistance([Member(0, 1.0, lambda *_: value)])(source, target)
+        StackDistance([NetworkSpec(0, 1.0, lambda *_: value)])(source, target)

@@ -3,7 +3,7 @@ import pytest
 
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import initial_layers
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def _lists(epoch):
     ],
 )
 def test_the_rows_of_an_epoch(labels, target_rows, settings, expected):
-    assert _lists(Recipe(**settings).epoch(_task(labels, target_rows))) == expected
+    assert _lists(TrainingConfig(**settings).epoch(_task(labels, target_rows))) == expected
 
 
 def test_a_member_starts_from_its_seed_or_from_what_it_was_given():
-    task, recipe = _task([0, 1], 2), Recipe(hidden=(4, 3), initializer="he_normal", gain=0.5)
+    task, config = _task([0, 1], 2), TrainingConfig(hidden=(4, 3), initializer="he_normal", gain=0.5)
     drawn = initial_layers([2, 4, 3, 2], 9, initializer="he_normal", gain=0.5)
-    for layer, expected in zip(Member(9).start(task, recipe), drawn, strict=True):
+    for layer, expected in zip(NetworkSpec(9).start(task, config), drawn, strict=True):
         np.testing.assert_array_equal(layer.weight, expected.weight)
     given = initial_layers([2, 4, 3, 2], 1)
-    assert Member(9, initial=given).start(task, recipe) is given
+    assert NetworkSpec(9, initial=given).start(task, config) is given

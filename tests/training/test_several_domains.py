@@ -14,13 +14,13 @@ import momentalign as ma
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import activations
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, is_compilable
-from momentalign.training.config import Member, Optimizer, Recipe, domain_batches, domain_sizes
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, domain_batches, domain_sizes
 from momentalign.training.grouped import are_alike
 from momentalign.training.stack import train_stack
 from momentalign.training.torch_engine import BatchedEngine
 
 WAYS = list(itertools.product(["pooled", "pairs", "barycentre"], ["equal", "size", "similarity", (1.0, 3.0, 0.5)]))
-RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adagrad", 0.05), batch_size=9)
+RECIPE = TrainingConfig(hidden=(6,), optimizer=Optimizer("adagrad", 0.05), batch_size=9)
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def make_domains(make_task):
     return make
 
 
-def _engines(task, recipe, members):
-    exact = BatchedEngine(task, recipe, members, dtype=torch.float64)
-    return CompiledEngine(CompiledTask(task, recipe), task, recipe, members), exact
+def _engines(task, config, specs):
+    exact = BatchedEngine(task, config, specs, dtype=torch.float64)
+    return CompiledEngine(CompiledTask(task, config), task, config, specs), exact
 
 
 @pytest.mark.parametrize(("between", "weights"), WAYS)
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_the_loops_train_what_float64_autograd_trains(make_domains, largest_difference, kind, between, weights):
-    task, members = make_domains(kind), [Member(3, 0.8, ma.CMDLoss(5), between=between, domain_weights=weights)]
-    fast, exact = _engines(task, RECIPE, members)
+    task, specs = make_domains(kind), [NetworkSpec(3, 0.8, ma.CMDLoss(5), between=between, domain_weights=weights)]
+    fast, exact = _engines(task, RECIPE, specs)
     for _ in range(4):
         for figure, expected in zip(fast.run_epoch(), exact.run_epoch(), strict=True):
             np.testing.assert_allclose(figure, expected, rtol=1e-4, atol=1e-6)
@@ -58,8 +58,8 @@ def test_the_loops_train_what_float64_autograd_trains(make_domains, largest_diff
 @pytest.mark.parametrize("between", ["pooled", "pairs", "barycentre"])
 @pytest.mark.parametrize("distance", [ma.CMDLoss(1), ma.CMDLoss(2, interval=(-1.0, 1.0)), ma.CMDLoss(6)])
 def test_other_orders_and_intervals(make_domains, largest_difference, distance, between):
-    task, members = make_domains(), [Member(1, 1.0, distance, between=between)]
-    fast, exact = _engines(task, RECIPE, members)
+    task, specs = make_domains(), [NetworkSpec(1, 1.0, distance, between=between)]
+    fast, exact = _engines(task, RECIPE, specs)
     np.testing.assert_allclose(fast.run_epochs(3), exact.run_epochs(3), rtol=1e-4)
     assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
 
@@ -73,7 +73,7 @@ def test_one_side_alone_may_be_several(make_domains, largest_difference, sources
         target_domains=task.target_domains if targets else None,
     )
     for between in ("pooled", "pairs", "barycentre"):
-        fast, exact = _engines(task, RECIPE, [Member(1, 1.0, ma.CMDLoss(3), between=between)])
+        fast, exact = _engines(task, RECIPE, [NetworkSpec(1, 1.0, ma.CMDLoss(3), between=between)])
         np.testing.assert_allclose(fast.run_epochs(2), exact.run_epochs(2), rtol=1e-4)
         assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
 
@@ -82,10 +82,10 @@ def test_one_side_alone_may_be_several(make_domains, largest_difference, sources
 @pytest.mark.parametrize(("between", "weights"), WAYS)
 def test_the_distance_of_an_update_is_that_of_its_domains(make_domains, between, weights, engine_of):
     """One batch: what the engine reports is the public distance of the hidden activations before the step."""
-    task, recipe = make_domains(), replace(RECIPE, batch_size=None)
-    member = Member(3, 0.8, ma.CMDLoss(4), between=between, domain_weights=weights)
-    engine = _engines(task, recipe, [member])[engine_of]
-    start = [layer._replace(weight=layer.weight.astype(float)) for layer in member.start(task, recipe)]
+    task, config = make_domains(), replace(RECIPE, batch_size=None)
+    spec = NetworkSpec(3, 0.8, ma.CMDLoss(4), between=between, domain_weights=weights)
+    engine = _engines(task, config, [spec])[engine_of]
+    start = [layer._replace(weight=layer.weight.astype(float)) for layer in spec.start(task, config)]
     parts = [
         [activations(start, rows[domains == domain].astype(float)) for domain in range(domains.max() + 1)]
         for rows, domains in ((task.source, task.source_domains), (task.target, task.target_domains))
@@ -105,8 +105,8 @@ DISTANCES = {
 
 @pytest.mark.parametrize("name", DISTANCES)
 def test_any_distance_is_averaged_over_its_pairs(make_domains, name):
-    task, recipe, distance = make_domains(), replace(RECIPE, batch_size=None), DISTANCES[name]
-    start = [layer._replace(weight=layer.weight.astype(float)) for layer in Member(3).start(task, recipe)]
+    task, config, distance = make_domains(), replace(RECIPE, batch_size=None), DISTANCES[name]
+    start = [layer._replace(weight=layer.weight.astype(float)) for layer in NetworkSpec(3).start(task, config)]
     sources, targets = (
         [torch.tensor(activations(start, rows[domains == d].astype(float))) for d in range(domains.max() + 1)]
         for rows, domains in ((task.source, task.source_domains), (task.target, task.target_domains))
@@ -123,49 +123,49 @@ def test_any_distance_is_averaged_over_its_pairs(make_domains, name):
     near = np.exp(-far / (0.2 * far.mean()))
     expected["pooled", "similarity"] = np.average(far, weights=near)
     for (between, weights), value in expected.items():
-        member = Member(3, 1.0, distance, between=between, domain_weights=weights)
-        assert not is_compilable(task, replace(recipe, compiled=True), [member])
-        figures = BatchedEngine(task, recipe, [member]).run_epoch()
+        spec = NetworkSpec(3, 1.0, distance, between=between, domain_weights=weights)
+        assert not is_compilable(task, replace(config, compiled=True), [spec])
+        figures = BatchedEngine(task, config, [spec]).run_epoch()
         np.testing.assert_allclose(figures.distance, [value], rtol=1e-6)
 
 
 def test_a_barycentre_needs_moments(make_domains):
     for distance in (ma.MMDLoss(), ma.CORALLoss(), ma.CMDLoss(cross=2)):
-        member = Member(0, 1.0, distance, between="barycentre")
+        spec = NetworkSpec(0, 1.0, distance, between="barycentre")
         with pytest.raises(InvalidInputError, match=r'between="barycentre" .* only discrepancy="cmd" .* got \w+Loss'):
-            train_stack(make_domains(), RECIPE, [member])
+            train_stack(make_domains(), RECIPE, [spec])
 
 
 def test_one_adversary_tells_sources_from_targets(make_domains, largest_difference):
     """Its distance is that of the batches put together, which the loops know too."""
-    task, members = make_domains(), [Member(1, 0.7, ma.AdversarialLoss(6))]
-    assert is_compilable(task, replace(RECIPE, compiled=True), members)
-    fast, exact = _engines(task, RECIPE, members)
+    task, specs = make_domains(), [NetworkSpec(1, 0.7, ma.AdversarialLoss(6))]
+    assert is_compilable(task, replace(RECIPE, compiled=True), specs)
+    fast, exact = _engines(task, RECIPE, specs)
     np.testing.assert_allclose(fast.run_epochs(3), exact.run_epochs(3), rtol=1e-4, atol=1e-6)
     assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_network_in_a_stack_is_the_network_alone(make_domains, largest_difference, compiled):
-    task, recipe = make_domains(), replace(RECIPE, max_epochs=4, compiled=compiled)
-    members = [
-        Member(seed, 1.0, ma.CMDLoss(order), between=between, domain_weights=weights)
+    task, config = make_domains(), replace(RECIPE, max_epochs=4, compiled=compiled)
+    specs = [
+        NetworkSpec(seed, 1.0, ma.CMDLoss(order), between=between, domain_weights=weights)
         for seed, (order, (between, weights)) in enumerate(zip([5, 5, 2, 3] * 3, WAYS, strict=True))
     ]
-    members += [Member(7, 1.0, ma.MMDLoss(beta=1.0)), Member(8), Member(9, 1.0, ma.AdversarialLoss(6))]
-    members += [Member(10, 1.0, ma.CMDLoss(2)), Member(11, 1.0, ma.CMDLoss(4))]
+    specs += [NetworkSpec(7, 1.0, ma.MMDLoss(beta=1.0)), NetworkSpec(8), NetworkSpec(9, 1.0, ma.AdversarialLoss(6))]
+    specs += [NetworkSpec(10, 1.0, ma.CMDLoss(2)), NetworkSpec(11, 1.0, ma.CMDLoss(4))]
     if compiled:
-        members = [member for member in members if not isinstance(member.distance, ma.MMDLoss)]
-    for member, network in zip(members, train_stack(task, recipe, members), strict=True):
-        (alone,) = train_stack(task, recipe, [member])
+        specs = [spec for spec in specs if not isinstance(spec.distance, ma.MMDLoss)]
+    for spec, network in zip(specs, train_stack(task, config, specs), strict=True):
+        (alone,) = train_stack(task, config, [spec])
         assert largest_difference(network.layers, alone.layers) < (1e-30 if compiled else 1e-10)
 
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_weights_must_be_one_per_source(make_domains, compiled):
-    member = Member(0, 1.0, ma.CMDLoss(), domain_weights=(1.0, 2.0))
+    spec = NetworkSpec(0, 1.0, ma.CMDLoss(), domain_weights=(1.0, 2.0))
     with pytest.raises(InvalidInputError, match="domain_weights has 2 numbers for 3 sources"):
-        train_stack(make_domains(), replace(RECIPE, compiled=compiled), [member])
+        train_stack(make_domains(), replace(RECIPE, compiled=compiled), [spec])
 
 
 def test_every_batch_has_rows_of_every_domain_in_order(make_domains):
@@ -217,24 +217,24 @@ import numpy as np
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.training.torch_engine import BatchedEngine
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, Task
 
 random = np.random.default_rng(0)
 source, target = random.normal(size=(13, 3)).astype(np.float32), random.normal(size=(9, 3)).astype(np.float32)
 task = Task(source, np.arange(13) % 2, target, 2, source_domains=np.arange(13) % 2, target_domains=np.arange(9) % 2)
-recipe = Recipe(hidden=(3,), optimizer=Optimizer("sgd"), batch_size=4)
+config = TrainingConfig(hidden=(3,), optimizer=Optimizer("sgd"), batch_size=4)
 for between in ("pooled", "pairs", "barycentre"):
     for weights in ("equal", "size", "similarity", (2.0, 1.0)):
-        members = [Member(1, 2.0, CMDLoss(3), between=between, domain_weights=weights)]
-        ours = CompiledEngine(CompiledTask(task, recipe), task, recipe, members)
-        exact = BatchedEngine(task, recipe, members)
+        specs = [NetworkSpec(1, 2.0, CMDLoss(3), between=between, domain_weights=weights)]
+        ours = CompiledEngine(CompiledTask(task, config), task, config, specs)
+        exact = BatchedEngine(task, config, specs)
         np.testing.assert_allclose(ours.run_epochs(1), exact.run_epochs(1), rtol=1e-5)
         for left, right in zip(ours.layers(0), exact.layers(0)):
             np.testing.assert_allclose(left.weight, right.weight, atol=1e-5)
 alike = np.repeat(source[:2], 3, axis=0)
 task = Task(alike, np.arange(6) % 2, source[:2], 2, source_domains=np.array([0, 1, 2, 0, 1, 2]))
-members = [Member(1, 2.0, CMDLoss(2), between="pairs", domain_weights="similarity")]
-assert CompiledEngine(CompiledTask(task, recipe), task, recipe, members).run_epochs(1)[0].distance == 0
+specs = [NetworkSpec(1, 2.0, CMDLoss(2), between="pairs", domain_weights="similarity")]
+assert CompiledEngine(CompiledTask(task, config), task, config, specs).run_epochs(1)[0].distance == 0
 print("as python")
 """
 

@@ -8,7 +8,7 @@ import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import initial_layers, outputs
 from momentalign.training import stack
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
 from momentalign.training.stack import EpochReport, train_stack
 
 DISTANCES = [
@@ -21,25 +21,25 @@ DISTANCES = [
     ma.CMDLoss(3, interval=(-1.0, 1.0)),
     ma.MMDLoss(beta=0.4),
 ]
-RECIPE = Recipe(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=16, max_epochs=60, patience=3)
+RECIPE = TrainingConfig(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=16, max_epochs=60, patience=3)
 
 
 def _members(count):
-    return [Member(seed, 0.3 * (seed % 5), DISTANCES[seed % len(DISTANCES)]) for seed in range(count)]
+    return [NetworkSpec(seed, 0.3 * (seed % 5), DISTANCES[seed % len(DISTANCES)]) for seed in range(count)]
 
 
-def _last(recipe, **changes):
-    return Recipe(**{**vars(recipe), "keep": "last", "patience": None, **changes})
+def _last(config, **changes):
+    return TrainingConfig(**{**vars(config), "keep": "last", "patience": None, **changes})
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_a_network_in_a_stack_of_100_is_the_network_trained_alone(make_task, largest_difference, engine, kind):
-    task, members = make_task(kind), _members(100)
-    together = train_stack(task, RECIPE, members)
+    task, specs = make_task(kind), _members(100)
+    together = train_stack(task, RECIPE, specs)
     assert len(together) == 100
     assert len({network.n_epochs for network in together}) > 3  # they stop at different times
     for index in range(0, 100, 7):
-        (alone,) = train_stack(task, RECIPE, [members[index]])
+        (alone,) = train_stack(task, RECIPE, [specs[index]])
         network = together[index]
         assert largest_difference(network.layers, alone.layers) < 1e-5
         assert (network.n_epochs, network.best_epoch) == (alone.n_epochs, alone.best_epoch)
@@ -49,35 +49,35 @@ def test_a_network_in_a_stack_of_100_is_the_network_trained_alone(make_task, lar
 
 @pytest.mark.parametrize("rule", ["adadelta", "sgd", "adam"])
 def test_whatever_the_optimizer(make_task, largest_difference, engine, rule):
-    task, members = make_task(), _members(12)
-    recipe = _last(RECIPE, optimizer=Optimizer(rule), max_epochs=8)
-    for network, member in zip(train_stack(task, recipe, members), members, strict=True):
-        (alone,) = train_stack(task, recipe, [member])
+    task, specs = make_task(), _members(12)
+    config = _last(RECIPE, optimizer=Optimizer(rule), max_epochs=8)
+    for network, spec in zip(train_stack(task, config, specs), specs, strict=True):
+        (alone,) = train_stack(task, config, [spec])
         assert largest_difference(network.layers, alone.layers) < 1e-5
 
 
 def test_a_callable_and_two_hidden_layers_in_a_stack(make_task, largest_difference):
     task = make_task()
-    recipe = _last(RECIPE, hidden=(6, 4), max_epochs=8)
-    members = [*_members(5), Member(9, 1.0, lambda source, target: (source.mean(0) - target.mean(0)).square().sum())]
-    for network, member in zip(train_stack(task, recipe, members), members, strict=True):
-        (alone,) = train_stack(task, recipe, [member])
+    config = _last(RECIPE, hidden=(6, 4), max_epochs=8)
+    specs = [*_members(5), NetworkSpec(9, 1.0, lambda source, target: (source.mean(0) - target.mean(0)).square().sum())]
+    for network, spec in zip(train_stack(task, config, specs), specs, strict=True):
+        (alone,) = train_stack(task, config, [spec])
         assert largest_difference(network.layers, alone.layers) < 1e-5
 
 
 def test_each_network_has_its_own_seed_weight_moments_and_distance(make_task, largest_difference, engine):
-    """Changing one thing of a member changes that network, and no other."""
-    task, recipe = make_task(), _last(RECIPE, max_epochs=10)
-    base = Member(1, 0.5, ma.CMDLoss(3))
+    """Changing one thing of a spec changes that network, and no other."""
+    task, config = make_task(), _last(RECIPE, max_epochs=10)
+    base = NetworkSpec(1, 0.5, ma.CMDLoss(3))
     changed = [
-        Member(2, 0.5, ma.CMDLoss(3)),
-        Member(1, 0.9, ma.CMDLoss(3)),
-        Member(1, 0.5, ma.CMDLoss(2)),
-        Member(1, 0.5, ma.MMDLoss(beta=1.0)),
-        Member(1, 0.5, None),
-        Member(1, 0.5, ma.CMDLoss(3)),
+        NetworkSpec(2, 0.5, ma.CMDLoss(3)),
+        NetworkSpec(1, 0.9, ma.CMDLoss(3)),
+        NetworkSpec(1, 0.5, ma.CMDLoss(2)),
+        NetworkSpec(1, 0.5, ma.MMDLoss(beta=1.0)),
+        NetworkSpec(1, 0.5, None),
+        NetworkSpec(1, 0.5, ma.CMDLoss(3)),
     ]
-    first, *others, same = train_stack(task, recipe, [base, *changed])
+    first, *others, same = train_stack(task, config, [base, *changed])
     assert all(largest_difference(first.layers, other.layers) > 1e-4 for other in others)
     assert largest_difference(first.layers, same.layers) < 1e-6
 
@@ -116,58 +116,60 @@ def test_the_kept_epoch_has_the_best_accuracy_and_the_lower_loss_among_equals(ma
 
 
 def test_among_equal_epochs_the_first_is_kept(make_task, engine):
-    recipe = Recipe(hidden=(6,), optimizer=Optimizer("sgd", 1e-30), max_epochs=20, patience=3)
-    (network,) = train_stack(make_task(), recipe, [Member(0)])
+    config = TrainingConfig(hidden=(6,), optimizer=Optimizer("sgd", 1e-30), max_epochs=20, patience=3)
+    (network,) = train_stack(make_task(), config, [NetworkSpec(0)])
     assert len(set(network.history.validation_loss)) == 1
     assert (network.best_epoch, network.n_epochs) == (1, 4)
 
 
 def test_without_held_out_rows_the_training_loss_is_watched_and_the_last_epoch_kept(make_task, engine):
-    recipe = Recipe(
+    config = TrainingConfig(
         hidden=(6,), optimizer=Optimizer("sgd", 8.0, momentum=0.0), batch_size=16, max_epochs=200, patience=2
     )
-    (network,) = train_stack(make_task(held_out=0), recipe, [Member(4, 0.5, ma.CMDLoss(3))])
+    (network,) = train_stack(make_task(held_out=0), config, [NetworkSpec(4, 0.5, ma.CMDLoss(3))])
     history = network.history
     objective = np.array(history.source_loss) + 0.5 * np.array(history.distance)
     assert history.validation_loss == history.validation_accuracy == []
-    assert network.best_epoch == network.n_epochs == np.argmin(objective) + 1 + recipe.patience < 200
+    assert network.best_epoch == network.n_epochs == np.argmin(objective) + 1 + config.patience < 200
 
 
 def test_without_patience_every_epoch_is_trained_and_last_keeps_the_last(make_task, engine, largest_difference):
-    task, member = make_task(), Member(0, 0.5, ma.CMDLoss(2))
-    (network,) = train_stack(task, _last(RECIPE, max_epochs=50, snapshot_every=50), [member])
+    task, spec = make_task(), NetworkSpec(0, 0.5, ma.CMDLoss(2))
+    (network,) = train_stack(task, _last(RECIPE, max_epochs=50, snapshot_every=50), [spec])
     assert network.best_epoch == network.n_epochs == 50
     assert largest_difference(network.layers, network.snapshots[50]) == 0.0
 
 
 def test_snapshots_are_the_weights_of_their_epochs(make_task, engine, largest_difference):
-    task, member = make_task(), Member(0, 0.5, ma.CMDLoss(2))
-    (network,) = train_stack(task, _last(RECIPE, max_epochs=11, snapshot_every=4), [member])
+    task, spec = make_task(), NetworkSpec(0, 0.5, ma.CMDLoss(2))
+    (network,) = train_stack(task, _last(RECIPE, max_epochs=11, snapshot_every=4), [spec])
     assert list(network.snapshots) == [4, 8]
     for epoch, layers in network.snapshots.items():
-        (short,) = train_stack(task, _last(RECIPE, max_epochs=epoch), [member])
+        (short,) = train_stack(task, _last(RECIPE, max_epochs=epoch), [spec])
         assert largest_difference(layers, short.layers) == 0.0
-    (without,) = train_stack(task, _last(RECIPE, max_epochs=2), [member])
+    (without,) = train_stack(task, _last(RECIPE, max_epochs=2), [spec])
     assert without.snapshots == {}
 
 
 def test_a_warm_start_goes_on_where_the_weights_were(make_task, engine, largest_difference):
     """Plain SGD has no memory: 3 + 4 epochs are 7 epochs."""
     task = make_task()
-    recipe = _last(RECIPE, optimizer=Optimizer("sgd", 0.1, momentum=0.0), max_epochs=7)
-    (whole,) = train_stack(task, recipe, [Member(5, 0.5, ma.CMDLoss(2))])
-    (first,) = train_stack(task, _last(recipe, max_epochs=3), [Member(5, 0.5, ma.CMDLoss(2))])
+    config = _last(RECIPE, optimizer=Optimizer("sgd", 0.1, momentum=0.0), max_epochs=7)
+    (whole,) = train_stack(task, config, [NetworkSpec(5, 0.5, ma.CMDLoss(2))])
+    (first,) = train_stack(task, _last(config, max_epochs=3), [NetworkSpec(5, 0.5, ma.CMDLoss(2))])
     kept = [part.copy() for layer in first.layers for part in layer]
-    (second,) = train_stack(task, _last(recipe, max_epochs=4), [Member(77, 0.5, ma.CMDLoss(2), initial=first.layers)])
+    (second,) = train_stack(
+        task, _last(config, max_epochs=4), [NetworkSpec(77, 0.5, ma.CMDLoss(2), initial=first.layers)]
+    )
     assert largest_difference(whole.layers, second.layers) < 1e-6  # weights are handed out in float32
     for before, part in zip(kept, [part for layer in first.layers for part in layer], strict=True):
         np.testing.assert_array_equal(before, part)
 
 
 def test_members_of_a_stack_may_start_from_weights_of_their_own(make_task, engine, largest_difference):
-    task, recipe = make_task(), _last(RECIPE, optimizer=Optimizer("sgd", 1e-12), max_epochs=1)
+    task, config = make_task(), _last(RECIPE, optimizer=Optimizer("sgd", 1e-12), max_epochs=1)
     given = initial_layers([20, 6, 3], 123)
-    drawn, started = train_stack(task, recipe, [Member(0), Member(0, initial=given)])
+    drawn, started = train_stack(task, config, [NetworkSpec(0), NetworkSpec(0, initial=given)])
     assert largest_difference(started.layers, given) < 1e-6
     assert largest_difference(drawn.layers, initial_layers([20, 6, 3], 0)) < 1e-6
 
@@ -180,23 +182,23 @@ def test_balanced_batches_are_training_on_alternating_classes(make_task, engine,
     order = [row for rows in _alternating(labels) for row in rows]
     uneven = Task(task.source[keep], labels, task.target, 3)
     repeated = Task(task.source[keep][order], labels[order], task.target, 3)
-    recipe, member = _last(RECIPE, max_epochs=5), Member(0, 0.5, ma.CMDLoss(2))
-    (balanced,) = train_stack(uneven, _last(recipe, balanced=True), [member])
-    (expected,) = train_stack(repeated, recipe, [member])
-    (plain,) = train_stack(uneven, recipe, [member])
+    config, spec = _last(RECIPE, max_epochs=5), NetworkSpec(0, 0.5, ma.CMDLoss(2))
+    (balanced,) = train_stack(uneven, _last(config, balanced=True), [spec])
+    (expected,) = train_stack(repeated, config, [spec])
+    (plain,) = train_stack(uneven, config, [spec])
     assert largest_difference(balanced.layers, expected.layers) == 0.0
     assert largest_difference(balanced.layers, plain.layers) > 1e-3
 
 
 def _alternating(labels):
-    members = [np.flatnonzero(labels == label).tolist() for label in range(3)]
-    longest = max(map(len, members))
-    return [[rows[i % len(rows)] for rows in members] for i in range(longest)]
+    specs = [np.flatnonzero(labels == label).tolist() for label in range(3)]
+    longest = max(map(len, specs))
+    return [[rows[i % len(rows)] for rows in specs] for i in range(longest)]
 
 
 def test_the_number_of_jobs_changes_no_bit(make_task, engine, largest_difference):
-    task, members = make_task("csr"), _members(10)
-    one, two = (train_stack(task, RECIPE, members, n_jobs=n_jobs) for n_jobs in (1, 2))
+    task, specs = make_task("csr"), _members(10)
+    one, two = (train_stack(task, RECIPE, specs, n_jobs=n_jobs) for n_jobs in (1, 2))
     for network, other in zip(one, two, strict=True):
         assert largest_difference(network.layers, other.layers) == 0.0
         assert network.history == other.history
@@ -217,33 +219,37 @@ def test_progress_is_reported_after_every_epoch(make_task, engine):
 
 def test_without_held_out_rows_progress_has_no_accuracy(make_task, engine):
     reports = []
-    train_stack(make_task(held_out=0), _last(RECIPE, max_epochs=120), [Member(0)], progress=reports.append)
+    train_stack(make_task(held_out=0), _last(RECIPE, max_epochs=120), [NetworkSpec(0)], progress=reports.append)
     assert [report.epoch for report in reports] == [50, 100, 120]
     assert all(math.isnan(report.validation_accuracy) for report in reports)
 
 
 def test_a_stack_needs_a_member(make_task):
-    with pytest.raises(InvalidInputError, match="at least one member"):
+    with pytest.raises(InvalidInputError, match="at least one spec"):
         train_stack(make_task(), RECIPE, [])
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "member", "words"),
+    ("optimizer", "spec", "words"),
     [
         (
             Optimizer("sgd", 9e37),
-            Member(7, 0.5, ma.CMDLoss(2)),
+            NetworkSpec(7, 0.5, ma.CMDLoss(2)),
             ["validation loss", "weight 0.5", "lower learning_rate or"],
         ),
-        (Optimizer("sgd", 9e37), Member(7), ["validation loss", "weight 0 ", "lower learning_rate, or scale"]),
-        (Optimizer("adam"), Member(7, 2.0, lambda s, t: s.sum() * math.inf), ["the distance", "in epoch 1;", "weight"]),
-        (Optimizer("adam"), Member(7, 2.0, lambda s, t: t.mean() * math.nan), ["the distance", "in epoch 1;"]),
+        (Optimizer("sgd", 9e37), NetworkSpec(7), ["validation loss", "weight 0 ", "lower learning_rate, or scale"]),
+        (
+            Optimizer("adam"),
+            NetworkSpec(7, 2.0, lambda s, t: s.sum() * math.inf),
+            ["the distance", "in epoch 1;", "weight"],
+        ),
+        (Optimizer("adam"), NetworkSpec(7, 2.0, lambda s, t: t.mean() * math.nan), ["the distance", "in epoch 1;"]),
     ],
 )
-def test_divergence_names_the_loss_the_epoch_and_the_remedy(make_task, engine, optimizer, member, words):
-    recipe = _last(RECIPE, optimizer=optimizer, batch_size=None)
+def test_divergence_names_the_loss_the_epoch_and_the_remedy(make_task, engine, optimizer, spec, words):
+    config = _last(RECIPE, optimizer=optimizer, batch_size=None)
     with pytest.raises(DivergedError) as caught:
-        train_stack(make_task(), recipe, [member])
+        train_stack(make_task(), config, [spec])
     text = str(caught.value)
     assert "\n" not in text
     for word in ["training diverged", "seed 7", "epoch", *words]:
@@ -259,5 +265,5 @@ def test_the_device_decides_where_a_stack_is_trained(make_task, monkeypatch):
             super().__init__(*arguments, device="cpu")
 
     monkeypatch.setattr(stack, "BatchedEngine", Spy)
-    train_stack(make_task(), Recipe(hidden=(50,), max_epochs=1), [Member(0)], device="cuda:1")
+    train_stack(make_task(), TrainingConfig(hidden=(50,), max_epochs=1), [NetworkSpec(0)], device="cuda:1")
     assert asked == ["cuda:1"]

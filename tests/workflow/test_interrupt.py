@@ -17,7 +17,7 @@ import pytest
 
 from momentalign.errors import DivergedError
 from momentalign.tables.table import Table
-from momentalign.training.config import Member, Optimizer, Recipe, Task
+from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
 from momentalign.workflow import grid
 from momentalign.workflow.fit import FitResult, fit_tables
 from momentalign.workflow.grid import grid_points, train_again, train_points
@@ -111,7 +111,7 @@ def task() -> Task:
     return Task(rows[:300], codes[:300], rows + 1, 2, rows[300:], codes[300:])
 
 
-RECIPE = Recipe(hidden=(4,), max_epochs=30, patience=None, compiled=True)
+RECIPE = TrainingConfig(hidden=(4,), max_epochs=30, patience=None, compiled=True)
 
 
 def test_an_interrupt_while_training_again_keeps_the_first_networks():
@@ -147,9 +147,9 @@ def test_networks_trained_together_are_those_trained_alone(monkeypatch: pytest.M
     points, used = grid_points("cmd", seeds=1), []
     real = grid.train_stack
 
-    def on_cpu(task: Task, recipe: Recipe, members: list[Member], *, device: str, progress: Callable):
-        used.append((device, len(members)))
-        return real(task, recipe, members, device="cpu", progress=progress)
+    def on_cpu(task: Task, config: TrainingConfig, specs: list[NetworkSpec], *, device: str, progress: Callable):
+        used.append((device, len(specs)))
+        return real(task, config, specs, device="cpu", progress=progress)
 
     alone, _ = train_points(points, task(), RECIPE, device="cpu")
     monkeypatch.setattr(grid, "train_stack", on_cpu)

@@ -20,7 +20,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from momentalign.moments.sample import full_precision, read_order, read_pair, refuse_non_finite
+from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite
+from momentalign.validation import positive_int
 
 __all__ = ["AdversarialLoss", "stacked_adversarial"]
 
@@ -51,7 +52,7 @@ class AdversarialLoss(nn.Module):
 
     def __init__(self, width: int, hidden: tuple[int, ...] = ()) -> None:
         super().__init__()
-        sizes = [read_order(width, "width", example="50"), *(read_order(units, "hidden") for units in hidden)]
+        sizes = [positive_int(width, "width", example="50"), *(positive_int(units, "hidden") for units in hidden)]
         layers: list[nn.Module] = []
         for inputs, outputs in pairwise(sizes):
             layers += [nn.Linear(inputs, outputs), nn.ReLU()]

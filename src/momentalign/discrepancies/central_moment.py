@@ -35,12 +35,11 @@ from momentalign.moments.sample import (
     ROUNDING_ERRORS,
     full_precision,
     guarded_norm,
-    interval_length,
-    read_order,
     read_pair,
     refuse_non_finite,
     sample_moments,
 )
+from momentalign.validation import check_interval, positive_int
 
 __all__ = ["CMDLoss", "Interval", "chunked_terms", "cmd", "cmd_terms", "marginal_terms", "stacked_terms"]
 
@@ -291,7 +290,7 @@ class CMDLoss(nn.Module):
         self.unbiased = unbiased
         self.process_group = read_group(process_group, cross=cross, unbiased=unbiased)
         if not _is_data(interval):
-            interval_length(interval)
+            check_interval(interval)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""
@@ -312,7 +311,7 @@ class CMDLoss(nn.Module):
         if _is_data(self.interval):
             bounds = joined_range(source, target, group)
             self.interval = _data_interval(bounds, bounds)
-        scale = interval_length(self.interval)
+        scale = check_interval(self.interval)
         return joined_cmd(source, target, n_moments=self.n_moments, scale=scale, cross=self.cross, group=group)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -368,7 +367,7 @@ def _read_and_compute(
     # An accelerator reads half precision as it is; everything else works on widened copies.
     accelerated = isinstance(source, Tensor) and source.device.type == "cuda"
     source, target, differentiable = read_pair(source, target, widened=not accelerated)
-    scale = interval_length(_data_interval(source, target) if _is_data(interval) else interval)
+    scale = check_interval(_data_interval(source, target) if _is_data(interval) else interval)
     terms = None
     if cross <= 2 and not unbiased:
         terms = _fused_terms(source, target, n_moments, scale=scale, cross=cross, summed=summed)
@@ -413,7 +412,7 @@ def _widened_terms(
 
 
 def _check_orders(n_moments: object, cross: object, *, unbiased: bool) -> tuple[int, int]:
-    orders, crossed = read_order(n_moments, "n_moments"), read_order(cross, "cross")
+    orders, crossed = positive_int(n_moments, "n_moments"), positive_int(cross, "cross")
     if crossed > max(orders, 1):
         raise InvalidInputError(f"cross={crossed} asks for more orders than n_moments={orders}; raise n_moments.")
     if unbiased and crossed > 2:

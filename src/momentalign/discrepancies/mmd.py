@@ -20,7 +20,8 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.sample import full_precision, read_order, read_pair, refuse_non_finite
+from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite
+from momentalign.validation import positive_int
 
 __all__ = ["Kernel", "MMDLoss", "mmd", "stacked_median_betas", "stacked_mmd"]
 
@@ -194,7 +195,7 @@ def stacked_median_betas(source: Tensor, target: Tensor, kernel: Kernel) -> Tens
 def _check(kernel: object, beta: object, degree: object) -> None:
     if kernel not in get_args(Kernel):
         raise InvalidInputError(f"kernel must be one of {', '.join(get_args(Kernel))}, got {kernel!r}.")
-    read_order(degree, "degree")
+    positive_int(degree, "degree")
     if not (isinstance(beta, str) and beta == "median"):
         _read_betas(beta)
 

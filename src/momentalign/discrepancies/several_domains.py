@@ -35,14 +35,8 @@ from momentalign.discrepancies.domain_pairs import (
 )
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.readers import refuse_differing_names
-from momentalign.moments.sample import (
-    full_precision,
-    interval_length,
-    read_order,
-    read_sample,
-    refuse_non_finite,
-    sample_moments,
-)
+from momentalign.moments.sample import full_precision, read_sample, refuse_non_finite, sample_moments
+from momentalign.validation import check_interval, positive_int
 
 __all__ = ["MultiDomainCMDLoss", "multi_domain_cmd", "stacked_domains"]
 
@@ -187,12 +181,12 @@ class _Settings:
     """The arguments of a distance, read and checked."""
 
     def __init__(self, n_moments: object, interval: object, between: object, domain_weights: object) -> None:
-        self.n_moments = read_order(n_moments, "n_moments")
+        self.n_moments = positive_int(n_moments, "n_moments")
         if isinstance(interval, str):
             raise InvalidInputError(
                 f"interval must be a pair (a, b) where domains are several, got {interval!r}; try interval=(0.0, 1.0)."
             )
-        self.scale = interval_length(interval)
+        self.scale = check_interval(interval)
         self.between = read_between(between)
         self.weights = read_domain_weights(domain_weights)
 

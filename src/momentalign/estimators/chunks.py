@@ -12,23 +12,15 @@ from sklearn.utils.validation import validate_data
 
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.estimators.chunk_reading import HeldOut, read_chunked_domains
-from momentalign.estimators.domains import (
-    Domains,
-    as_float32,
-    naming,
-    read_device,
-    read_domains,
-    read_number,
-    read_seed,
-)
+from momentalign.estimators.domains import Domains, as_float32, naming, read_domains
 from momentalign.estimators.labels import ChunkLabels, ClassLabels, NumberLabels, Scale, read_valued_domains
 from momentalign.estimators.mann import BaseMANN, named_distance
-from momentalign.moments.sample import read_order
 from momentalign.networks.shallow import Layer
 from momentalign.progress import training_progress
 from momentalign.training.chunked import Carried, go_on, train_chunks
-from momentalign.training.config import EpochFigures, History, Member, Recipe, Task, TrainedNetwork
+from momentalign.training.config import EpochFigures, History, NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import LARGEST_LOSS
+from momentalign.validation import check_device, check_number, check_seed, positive_int
 
 __all__ = ["ClassesInChunks", "ValuesInChunks"]
 
@@ -51,19 +43,19 @@ class _InChunks(BaseMANN):
         return self
 
     def _learn_chunks(self, source: Any, target: Any, labels: ChunkLabels, most_held_out: int) -> None:
-        recipe, weight = self._recipe(), self._single_weight()
-        distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
-        share = read_number(self.validation_fraction, "validation_fraction", least=0.0)
+        config, weight = self._config(), self._single_weight()
+        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
+        share = check_number(self.validation_fraction, "validation_fraction", least=0.0)
         if share >= 1.0:
             raise InvalidInputError(f"validation_fraction must be below 1, got {share}; try 0.3.")
-        seed = read_seed(self.random_state)
-        held_out = HeldOut(share, seed, read_order(most_held_out, "most_held_out", example="10000"))
+        seed = check_seed(self.random_state)
+        held_out = HeldOut(share, seed, positive_int(most_held_out, "most_held_out", example="10000"))
         chunked = read_chunked_domains(
             self, source, target, labels, held_out=held_out, n_outputs=lambda: self._take_over(labels)
         )
-        member = Member(seed, weight if target is not None else 0.0, distance)
+        spec = NetworkSpec(seed, weight if target is not None else 0.0, distance)
         with training_progress(type(self).__name__, verbose=self.verbose) as progress:
-            network = train_chunks(chunked, recipe, member, device=read_device(self.device), progress=progress)
+            network = train_chunks(chunked, config, spec, device=check_device(self.device), progress=progress)
         self._keep_one(network)
 
     @abstractmethod
@@ -96,20 +88,20 @@ class _InChunks(BaseMANN):
         return known
 
     def _learn_more(self, domains: Domains) -> None:
-        recipe, weight, device = self._recipe(), self._single_weight(), read_device(self.device)
-        distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
-        settings = (recipe.hidden, recipe.optimizer.name, self.discrepancy, device)
+        config, weight, device = self._config(), self._single_weight(), check_device(self.device)
+        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
+        settings = (config.hidden, config.optimizer.name, self.discrepancy, device)
         carried = self._carried[1] if self._carried is not None and self._carried[0] == settings else None
-        initial = self._learned_layers(recipe)
-        member = Member(0 if initial else read_seed(self.random_state), weight, distance, initial=initial)
+        initial = self._learned_layers(config)
+        spec = NetworkSpec(0 if initial else check_seed(self.random_state), weight, distance, initial=initial)
         target = None if domains.target is None else as_float32(domains.target, "X_target")
         task = Task(as_float32(domains.source, "X"), domains.labels, target, self._n_outputs)
-        carried, figures = go_on(task, recipe, member, device=device, carried=carried)
+        carried, figures = go_on(task, config, spec, device=device, carried=carried)
         epochs = getattr(self, "n_epochs_", 0) + 1
         self._keep_one(TrainedNetwork(carried.layers, epochs, epochs, self._longer_history(figures, epochs), {}))
         self._carried = (settings, carried)
 
-    def _learned_layers(self, recipe: Recipe) -> list[Layer] | None:
+    def _learned_layers(self, config: TrainingConfig) -> list[Layer] | None:
         """The weights so far, as they are stored; None before the first call."""
         if not hasattr(self, "coefs_"):
             return None
@@ -118,9 +110,9 @@ class _InChunks(BaseMANN):
                 f"this model combines {len(self.networks_)} networks, which cannot learn on; fit one of one weight."
             )
         hidden = tuple(int(weight.shape[1]) for weight in self.coefs_[:-1])
-        if hidden != recipe.hidden:
+        if hidden != config.hidden:
             raise InvalidInputError(
-                f"hidden is {recipe.hidden}, the network that is to learn on has {hidden}; keep it or take a clone."
+                f"hidden is {config.hidden}, the network that is to learn on has {hidden}; keep it or take a clone."
             )
         return [Layer(weight, bias) for weight, bias in zip(self.coefs_, self.intercepts_, strict=True)]
 

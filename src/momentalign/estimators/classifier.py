@@ -19,7 +19,7 @@ from momentalign.estimators.chunks import ClassesInChunks
 from momentalign.estimators.combination import aggregated_probabilities, train_aggregated
 from momentalign.estimators.domains import Domains, encode_labels, joined_task, read_domains, split_layers
 from momentalign.networks.shallow import outputs, probabilities
-from momentalign.training.config import LossName, Member, Recipe, Task
+from momentalign.training.config import LossName, NetworkSpec, Task, TrainingConfig
 
 __all__ = ["MANNClassifier"]
 
@@ -115,13 +115,13 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
     def _weight(self) -> float:
         return 1.0 if self._is_automatic else super()._weight()
 
-    def _train(self, task: Task, recipe: Recipe, member: Member, device: str) -> None:
-        if not (self._is_automatic and task.target is not None and member.distance is not None):
-            super()._train(task, recipe, member, device)
+    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
+        if not (self._is_automatic and task.target is not None and spec.distance is not None):
+            super()._train(task, config, spec, device)
             self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
             return
         networks, self.coefficients_, chosen = train_aggregated(
-            task, joined_task(task), recipe, member.distance, seed=member.seed, device=device
+            task, joined_task(task), config, spec.distance, seed=spec.seed, device=device
         )
         self._keep(networks[chosen])
         self.networks_ = [split_layers(network.layers) for network in networks]

@@ -21,9 +21,9 @@ from numpy.typing import ArrayLike, NDArray
 from momentalign.errors import InvalidInputError
 from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
-from momentalign.training.config import Distance, Member, Recipe, Task, TrainedNetwork
+from momentalign.training.config import Distance, NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import train_stack
-from momentalign.validation import Floats, read_labels, read_row_values, read_stack
+from momentalign.validation import Floats, check_row_values, check_stack, read_labels
 
 __all__ = [
     "WEIGHTS",
@@ -83,7 +83,7 @@ def aggregation_coefficients(
     >>> aggregation_coefficients(target=stack, source=stack, labels=[0, 1], weights=[1.0, 1.0]).round(6) + 0.0
     array([1., 0.])
     """
-    of_target, of_source = read_stack(target, "target"), read_stack(source, "source")
+    of_target, of_source = check_stack(target, "target"), check_stack(source, "source")
     models, rows, classes = of_source.shape
     if (len(of_target), of_target.shape[2]) != (models, classes):
         raise InvalidInputError(
@@ -91,7 +91,7 @@ def aggregation_coefficients(
             "give the same models in the same order."
         )
     codes = read_labels(labels, "labels", rows=rows, classes=classes)
-    importance = read_row_values(weights, "weights", rows=rows)
+    importance = check_row_values(weights, "weights", rows=rows)
     if not 0.0 <= rcond < 1.0:
         raise InvalidInputError(f"rcond must be at least 0 and below 1, got {rcond}; try 0.1.")
     gram = np.einsum("irk,jrk->ij", of_target, of_target) / of_target.shape[1]
@@ -114,7 +114,7 @@ def aggregated_predictions(*, coefficients: ArrayLike, predictions: ArrayLike) -
     >>> aggregated_predictions(coefficients=[2.0, -0.5], predictions=[[[0.75, 0.25]], [[0.5, 0.5]]])
     array([[1.25, 0.25]])
     """
-    stack = read_stack(predictions, "predictions")
+    stack = check_stack(predictions, "predictions")
     factors = np.asarray(coefficients, dtype=np.float64)
     if factors.shape != (len(stack),) or not np.isfinite(factors).all():
         raise InvalidInputError(
@@ -167,28 +167,30 @@ class Aggregated(NamedTuple):
 
 
 def train_aggregated(
-    task: Task, whole: Task, recipe: Recipe, distance: Distance | None, *, seed: int, device: str
+    task: Task, whole: Task, config: TrainingConfig, distance: Distance | None, *, seed: int, device: str
 ) -> Aggregated:
     """Train networks with all of :data:`WEIGHTS` as one stack and combine them.
 
     Where `task` holds rows out, they say after how many epochs each network is best and how it counts in the
     combination; then all networks are trained again for as many epochs on `whole`, where nothing is held out.
     """
-    members = [Member(seed, weight, distance) for weight in WEIGHTS]
-    networks = train_stack(task, recipe, members, device=device)
+    specs = [NetworkSpec(seed, weight, distance) for weight in WEIGHTS]
+    networks = train_stack(task, config, specs, device=device)
     coefficients = _coefficients([network.layers for network in networks], task, seed=seed)
     if task.validation is not None:
         networks = [
-            _refitted(whole, recipe, member, network, device) for member, network in zip(members, networks, strict=True)
+            _refitted(whole, config, spec, network, device) for spec, network in zip(specs, networks, strict=True)
         ]
     return Aggregated(networks, coefficients, int(coefficients.argmax()))
 
 
-def _refitted(whole: Task, recipe: Recipe, member: Member, network: TrainedNetwork, device: str) -> TrainedNetwork:
+def _refitted(
+    whole: Task, config: TrainingConfig, spec: NetworkSpec, network: TrainedNetwork, device: str
+) -> TrainedNetwork:
     """The network trained on all rows up to the epoch of its lowest validation loss; its history stays."""
     epochs = int(np.argmin(network.history.validation_loss)) + 1
-    alone = replace(recipe, max_epochs=epochs, patience=None, keep="last")
-    (again,) = train_stack(whole, alone, [member], device=device)
+    alone = replace(config, max_epochs=epochs, patience=None, keep="last")
+    (again,) = train_stack(whole, alone, [spec], device=device)
     return replace(again, history=network.history, n_epochs=network.n_epochs)
 
 

@@ -7,8 +7,6 @@ How estimators read their parameters and data: checked, named in errors, in the 
 
 from __future__ import annotations
 
-import math
-import numbers
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,10 +32,7 @@ __all__ = [
     "encode_labels",
     "joined_task",
     "naming",
-    "read_device",
     "read_domains",
-    "read_number",
-    "read_seed",
     "split_layers",
     "with_rows_of_every_domain",
 ]
@@ -283,41 +278,6 @@ def _refuse_cut_target(X: Matrix, X_target: Matrix) -> None:
                 f"X_target has as many rows as X inside {module}, which cuts such arguments like rows of X; hand over "
                 "both domains as one X with sample_domain instead."
             )
-
-
-def read_number(value: object, name: str, *, least: float, most: float = math.inf) -> float:
-    """Return a parameter as a finite number within limits, or say what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidTypeError(f"{name} must be a number, got {value!r}.")
-    number = float(value)
-    if not (math.isfinite(number) and least <= number <= most):
-        limit = f" and at most {most:g}" if math.isfinite(most) else ""
-        raise InvalidInputError(f"{name} must be a finite number of at least {least:g}{limit}, got {value!r}.")
-    return number
-
-
-def read_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
-    """Return a seed; drawing one for None leaves the global random state alone."""
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**31))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31))
-    if isinstance(random_state, bool) or not isinstance(random_state, numbers.Integral) or random_state < 0:
-        raise InvalidInputError(
-            f"random_state must be a whole number of at least 0, a RandomState or None, got {random_state!r}."
-        )
-    return int(random_state)
-
-
-def read_device(device: str) -> str:
-    """Return the device a name stands for: ``"auto"`` is a GPU if there is one."""
-    if device != "auto":
-        return str(device)
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def encode_labels(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:

@@ -31,31 +31,22 @@ from momentalign.discrepancies.domain_pairs import (
 from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.discrepancies.several_domains import MultiDomainCMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.domains import (
-    Domains,
-    as_float32,
-    domain_ids,
-    read_device,
-    read_number,
-    read_seed,
-    split_layers,
-    with_rows_of_every_domain,
-)
-from momentalign.moments.sample import read_order
+from momentalign.estimators.domains import Domains, as_float32, domain_ids, split_layers, with_rows_of_every_domain
 from momentalign.moments.streaming import Moments
 from momentalign.networks.shallow import Layer, Matrix, activations
 from momentalign.progress import training_progress
 from momentalign.training.config import (
     Distance,
     LossName,
-    Member,
+    NetworkSpec,
     Optimizer,
     OptimizerName,
-    Recipe,
     Task,
     TrainedNetwork,
+    TrainingConfig,
 )
 from momentalign.training.stack import train_stack
+from momentalign.validation import check_device, check_number, check_seed, positive_int
 
 __all__ = [
     "LARGEST_WEIGHT",
@@ -213,12 +204,12 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         return self
 
     def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
-        recipe = self._recipe()
-        distance = named_distance(self.discrepancy, self.n_moments, width=recipe.hidden[-1])
+        config = self._config()
+        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
         weight = self._weight()
         between, weights = read_between(self.between), read_domain_weights(self.domain_weights)
         domains = self._read_domains(X, y, X_target, sample_domain=sample_domain, y_target=y_target)
-        seed = read_seed(self.random_state)
+        seed = check_seed(self.random_state)
         refuse_other_count(weights, len(domain_ids(domains.source_ids)))
         task = self._task(
             domains.source,
@@ -229,16 +220,16 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             target_domains=domains.target_numbers,
         )
         weight = weight if domains.target is not None else 0.0
-        member = Member(seed, weight, distance, between=between, domain_weights=weights)
-        self._train(task, recipe, member, read_device(self.device))
+        spec = NetworkSpec(seed, weight, distance, between=between, domain_weights=weights)
+        self._train(task, config, spec, check_device(self.device))
         self._note(moments_by_domain(domains, self.coefs_, self.intercepts_))
 
     def _weight(self) -> float:
-        return read_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+        return check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
 
-    def _train(self, task: Task, recipe: Recipe, member: Member, device: str) -> None:
+    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
         with training_progress(type(self).__name__, verbose=self.verbose) as progress:
-            (network,) = train_stack(task, recipe, [member], device=device, progress=progress)
+            (network,) = train_stack(task, config, [spec], device=device, progress=progress)
         self._keep(network)
 
     def _keep(self, network: TrainedNetwork) -> None:
@@ -279,20 +270,20 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         tags.input_tags.sparse = True
         return tags
 
-    def _recipe(self) -> Recipe:
+    def _config(self) -> TrainingConfig:
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Iterable):
             raise InvalidTypeError(
                 f"hidden must be a sequence of whole numbers, got {self.hidden!r}; try hidden=(50,)."
             )
-        hidden = tuple(read_order(units, "hidden", example="(50,)") for units in self.hidden)
+        hidden = tuple(positive_int(units, "hidden", example="(50,)") for units in self.hidden)
         if not hidden:
             raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
-        return Recipe(
+        return TrainingConfig(
             hidden=hidden,
             optimizer=Optimizer(self.optimizer, self.learning_rate),
-            batch_size=None if self.batch_size is None else read_order(self.batch_size, "batch_size"),
-            max_epochs=read_order(self.max_epochs, "max_epochs"),
-            patience=None if self.patience is None else read_order(self.patience, "patience"),
+            batch_size=None if self.batch_size is None else positive_int(self.batch_size, "batch_size"),
+            max_epochs=positive_int(self.max_epochs, "max_epochs"),
+            patience=None if self.patience is None else positive_int(self.patience, "patience"),
             loss=self._loss,
         )
 
@@ -307,7 +298,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         target_domains: NDArray[np.intp] | None = None,
     ) -> Task:
         """Shuffle source and target once and hold out a part of the source."""
-        fraction = read_number(self.validation_fraction, "validation_fraction", least=0.0)
+        fraction = check_number(self.validation_fraction, "validation_fraction", least=0.0)
         if fraction >= 1.0:
             raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
         source = as_float32(source, "X")
@@ -356,7 +347,7 @@ def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width:
         )
     if callable(discrepancy):
         return discrepancy
-    order = read_order(n_moments, "n_moments")
+    order = positive_int(n_moments, "n_moments")
     if discrepancy == "cmd":
         return CMDLoss(order)
     if discrepancy == "cv-cmd":

@@ -34,8 +34,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domains import Domains, naming, read_domains
-from momentalign.moments.sample import read_order
 from momentalign.networks.shallow import Matrix
+from momentalign.validation import positive_int
 
 __all__ = ["TransferComponentAnalysis"]
 
@@ -203,7 +203,7 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return tags
 
     def _refuse_bad_parameters(self) -> None:
-        read_order(self.n_components, "n_components", example="50")
+        positive_int(self.n_components, "n_components", example="50")
         if self.kernel not in get_args(Kernel):
             raise InvalidInputError(f'kernel must be "linear" or "rbf", got {self.kernel!r}.')
         _refuse_bad_number(self.mu, "mu", example="1.0")

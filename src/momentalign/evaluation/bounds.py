@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from momentalign.errors import InvalidInputError
-from momentalign.theory.bounds import mean_deviation, read_confidence
+from momentalign.theory.bounds import mean_deviation
 from momentalign.theory.moment_bounds import GapBound, lipschitz_factors, lipschitz_gap_bound, polynomial_gap_bound
+from momentalign.validation import check_confidence
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -174,7 +175,7 @@ def target_error_terms(
     ours, codes, theirs = _read(source_probabilities, source_codes, target_probabilities)
     if rows not in get_args(Rows):
         raise InvalidInputError(f'rows must be "fresh" or "seen", got {rows!r}.')
-    certain = _Certain(len(cmd_terms), read_confidence(confidence), rows)
+    certain = _Certain(len(cmd_terms), check_confidence(confidence), rows)
     source, at_most = _source_rows(ours, codes, certain)
     distance = _distance_rows(ours, theirs, certain)
     return BoundReport(

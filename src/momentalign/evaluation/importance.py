@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from momentalign.errors import InvalidInputError
-from momentalign.validation import Features, Floats, read_features, read_row_values
+from momentalign.validation import Features, Floats, check_features, check_row_values
 
 __all__ = ["effective_sample_size", "importance_weights", "least_squares_ratio", "logistic_ratio"]
 
@@ -145,7 +145,7 @@ def importance_weights(*, ratio: ArrayLike, largest: float = 20.0) -> Floats:
     >>> importance_weights(ratio=[1.0, 1.0, 1.0, 13.0], largest=2.0).round(2)
     array([0.36, 0.36, 0.36, 2.91])
     """
-    ratios = read_row_values(ratio, "ratio")
+    ratios = check_row_values(ratio, "ratio")
     if not largest >= 1.0:
         raise InvalidInputError(f"largest must be at least 1, got {largest}; try 20.0.")
     if not ratios.any():
@@ -175,7 +175,7 @@ def effective_sample_size(*, weights: ArrayLike) -> float:
     >>> effective_sample_size(weights=[1.0, 1.0, 1.0, 1.0]), effective_sample_size(weights=[0.0, 0.0, 2.0])
     (4.0, 1.0)
     """
-    values = read_row_values(weights, "weights")
+    values = check_row_values(weights, "weights")
     if not values.any():
         raise InvalidInputError("weights are zero in every row; use other features.")
     scaled = values / values.max()
@@ -183,7 +183,7 @@ def effective_sample_size(*, weights: ArrayLike) -> float:
 
 
 def _read_pair(source: Features, target: Features) -> tuple[Features, Features]:
-    pair = read_features(source, "source"), read_features(target, "target")
+    pair = check_features(source, "source"), check_features(target, "target")
     widths = [features.shape[1] for features in pair]
     if widths[0] != widths[1]:
         raise InvalidInputError(f"source has {widths[0]} columns and target has {widths[1]}; give the same features.")

@@ -39,10 +39,8 @@ __all__ = [
     "full_precision",
     "guarded_norm",
     "guarded_root",
-    "interval_length",
     "mean_difference",
     "monomials",
-    "read_order",
     "read_pair",
     "read_sample",
     "refuse_non_finite",
@@ -155,15 +153,6 @@ def monomials(sample: Tensor, order: int) -> Tensor:
     return torch.cat(blocks, -1)
 
 
-def read_order(value: object, name: str, *, example: str = "5") -> int:
-    """Return `value` as a whole number of at least 1, or say what is wrong with it and give an example."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}={example}.")
-    if value < 1:
-        raise InvalidInputError(f"{name} must be at least 1, got {value}; try {name}={example}.")
-    return int(value)
-
-
 def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor, Tensor, bool]:
     """Return two samples as float tensors of one dtype on one device, and whether they came as tensors.
 
@@ -269,21 +258,6 @@ def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: 
 
 # Sums of some hundred rows err by about as many.
 ROUNDING_ERRORS = 32.0
-
-
-def interval_length(interval: object) -> float:
-    """Return |b - a| of an interval given as a pair, or say what is wrong with it."""
-    try:
-        if isinstance(interval, str):
-            raise TypeError
-        a, b = (float(bound) for bound in interval)  # type: ignore[attr-defined]
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError(
-            f'interval must be a pair (a, b) or "data", got {interval!r}; try interval=(0.0, 1.0).'
-        ) from None
-    if not math.isfinite(b - a) or a == b:
-        raise InvalidInputError(f"interval must be finite and not empty, got {interval!r}; try interval=(0.0, 1.0).")
-    return abs(b - a)
 
 
 def guarded_norm(difference: Tensor, level: Tensor) -> Tensor:

@@ -35,8 +35,8 @@ from momentalign.moments.readers import (
     read_matrix,
     refuse_other_names,
 )
-from momentalign.moments.sample import interval_length
 from momentalign.moments.sums import CentralSums, dense_sums, difference_terms, merged, no_rows, scaled, sparse_sums
+from momentalign.validation import check_interval
 
 __all__ = ["Description", "Moments", "read_description", "tree_moments", "write_description"]
 
@@ -357,7 +357,7 @@ class Moments:
             raise InvalidInputError(
                 f"moments do not know the range of the values, got interval={interval!r}; give it as interval=(a, b)."
             )
-        scale, ours, theirs = interval_length(interval), self._filled, other._filled
+        scale, ours, theirs = check_interval(interval), self._filled, other._filled
         self._check_width(len(theirs.mean), "other")
         return difference_terms(ours, theirs, orders, scale=scale)
 

@@ -20,7 +20,7 @@ from momentalign.discrepancies.central_moment import CMDLoss, cmd_terms
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, activations, outputs
 from momentalign.paper.problems import Problem
-from momentalign.training.config import Member, Optimizer, OptimizerName, Recipe, Task, TrainedNetwork
+from momentalign.training.config import NetworkSpec, Optimizer, OptimizerName, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import EpochReport, train_stack
 
 __all__ = ["OURS", "PAPER", "SETTINGS", "Setting", "find_setting", "label_free_score", "run", "train"]
@@ -50,20 +50,20 @@ class Setting:
     weight: float = 1.0
     n_moments: int = 5
 
-    def plain_recipe(self) -> Recipe:
+    def plain_recipe(self) -> TrainingConfig:
         """Return the recipe of the NN, both stages in one; the weights at the end of the first are among the kept."""
         most = max(self.plain_epochs // POINTS, 1)
         step = max(divisor for divisor in range(1, most + 1) if self.plain_epochs % divisor == 0)
         return self._recipe(Optimizer(self.optimizer), self.plain_epochs + self.aligned_epochs, step)
 
-    def aligned_recipe(self) -> Recipe:
+    def aligned_recipe(self) -> TrainingConfig:
         """Return the recipe of the MANN's own stage."""
         optimizer = Optimizer(self.aligned_optimizer, self.aligned_learning_rate)
         return self._recipe(optimizer, self.aligned_epochs, max(self.aligned_epochs // POINTS, 1))
 
-    def _recipe(self, optimizer: Optimizer, epochs: int, step: int) -> Recipe:
+    def _recipe(self, optimizer: Optimizer, epochs: int, step: int) -> TrainingConfig:
         """Full batches, no early stopping, the weights of every `step` epochs kept."""
-        return Recipe(
+        return TrainingConfig(
             hidden=(self.hidden,),
             optimizer=optimizer,
             batch_size=None,
@@ -120,12 +120,12 @@ def train(
     nets = train_stack(
         task,
         setting.plain_recipe(),
-        [Member(seed) for seed in seeds],
+        [NetworkSpec(seed) for seed in seeds],
         n_jobs=-1,
         progress=_part(progress, 0, plain + 2 * aligned),
     )
     members = [
-        Member(seed, setting.weight, CMDLoss(setting.n_moments), initial=net.snapshots[plain])
+        NetworkSpec(seed, setting.weight, CMDLoss(setting.n_moments), initial=net.snapshots[plain])
         for seed, net in zip(seeds, nets, strict=True)
     ]
     manns = train_stack(

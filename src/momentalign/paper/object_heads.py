@@ -36,7 +36,7 @@ from momentalign.paper.backbones import Backbone, find_weights, open_backbone
 from momentalign.paper.catalogue import OFFICE_FEATURES
 from momentalign.paper.office import CENTRE, CROPS, OfficeRows, Pictures, View, cut_views, load_features, load_pictures
 from momentalign.paper.runner import duration_words
-from momentalign.training.config import Member, Optimizer, balanced_order, order_by_shares
+from momentalign.training.config import NetworkSpec, Optimizer, balanced_order, order_by_shares
 from momentalign.training.torch_engine import (
     StackDistance,
     adversaries,
@@ -106,7 +106,7 @@ class TrainedHead(NamedTuple):
 
 
 def train_heads(
-    task: HeadTask, members: Sequence[Member], recipe: HeadRecipe | None = None, *, device: str = "cpu"
+    task: HeadTask, members: Sequence[NetworkSpec], recipe: HeadRecipe | None = None, *, device: str = "cpu"
 ) -> list[TrainedHead]:
     """Train a stack of heads on one task and return what each says of the target when it stops.
 
@@ -127,7 +127,7 @@ def train_heads(
     >>> labels = np.arange(40) % 2
     >>> source = (random.normal(size=(40, 3)) + 3.0 * labels[:, None])[None]
     >>> task = HeadTask(source, labels, source + 0.5, 2)
-    >>> (head,) = train_heads(task, [Member(0)], HeadRecipe(Optimizer("adam"), max_updates=200))
+    >>> (head,) = train_heads(task, [NetworkSpec(0)], HeadRecipe(Optimizer("adam"), max_updates=200))
     >>> float((head.predictions == labels).mean()) > 0.9, head.updates
     (True, 200)
     """
@@ -136,7 +136,9 @@ def train_heads(
         return stack.train()
 
 
-def seconds_per_update(task: HeadTask, members: Sequence[Member], recipe: HeadRecipe, *, device: str = "cpu") -> float:
+def seconds_per_update(
+    task: HeadTask, members: Sequence[NetworkSpec], recipe: HeadRecipe, *, device: str = "cpu"
+) -> float:
     """Measure a few updates: what says beforehand how long a training takes."""
     stack = _Stack(task, members, recipe, device)
     with one_thread():
@@ -152,7 +154,7 @@ def seconds_per_update(task: HeadTask, members: Sequence[Member], recipe: HeadRe
 class _Stack:
     """Heads side by side: the first layers of all of them are one product, the others a batch of products."""
 
-    def __init__(self, task: HeadTask, members: Sequence[Member], recipe: HeadRecipe, device: str) -> None:
+    def __init__(self, task: HeadTask, members: Sequence[NetworkSpec], recipe: HeadRecipe, device: str) -> None:
         self._device = open_device(device)
         self._recipe, self._members = recipe, list(members)
         self._source, self._target = (self._tensor(rows) for rows in (task.source, task.target))

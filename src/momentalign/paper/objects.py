@@ -35,7 +35,7 @@ from momentalign.paper.object_heads import HeadRecipe, HeadTask, ObjectFeatures,
 from momentalign.paper.runner import Cell, duration_words, run_cells, run_groups
 from momentalign.paper.tables import OBJECT_TASKS, OBJECTS, compare
 from momentalign.report.page import read_result
-from momentalign.training.config import Distance, Member, Optimizer
+from momentalign.training.config import Distance, NetworkSpec, Optimizer
 from momentalign.version import __version__
 
 __all__ = [
@@ -177,9 +177,9 @@ def _task(cell: Cell, features: ObjectFeatures) -> tuple[HeadTask, Any]:
     return HeadTask(source, labels, target, N_CLASSES), truth
 
 
-def _member(cell: Cell) -> Member:
+def _member(cell: Cell) -> NetworkSpec:
     method, seed = cell["method"], cell["seed"]
-    return Member(seed, METHODS[method].weight, distance_of(method))
+    return NetworkSpec(seed, METHODS[method].weight, distance_of(method))
 
 
 def _on_components(task: HeadTask, truth: Any) -> dict[str, Any]:

@@ -50,7 +50,7 @@ from momentalign.paper.tables import compare
 from momentalign.report.page import read_result
 from momentalign.selection.reverse import Domains, reverse_scores_of_tasks
 from momentalign.selection.search import ReverseValidationSearch
-from momentalign.training.config import Distance, Member, Optimizer, Recipe, Task, TrainedNetwork
+from momentalign.training.config import Distance, NetworkSpec, Optimizer, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import train_tasks
 from momentalign.version import __version__
 
@@ -74,7 +74,7 @@ __all__ = [
 
 LABELLED, HELD_OUT = 2000, 0.3
 SHUFFLE_SEED = SELECTION_SEED = 0
-RECIPE = Recipe(initializer="lecun_uniform", compiled=True)
+RECIPE = TrainingConfig(initializer="lecun_uniform", compiled=True)
 TASKS = tuple(itertools.permutations(CATEGORIES, 2))
 # What every method shares; a journal of another protocol is refused.
 PROTOCOL = {
@@ -121,18 +121,20 @@ def read_task(source: str, target: str, *, features: str = "counts", folder: str
     return ReviewTask(task, others[LABELLED:], every.labels[target][LABELLED:])
 
 
-def recipe_of(hidden: int) -> Recipe:
+def recipe_of(hidden: int) -> TrainingConfig:
     """Return the recipe of Section 6.3 with so many hidden units."""
     return replace(RECIPE, hidden=(hidden,))
 
 
-def starts(tasks: Sequence[Task], recipe: Recipe, seeds: Sequence[int], *, device: str) -> list[list[Sequence[Layer]]]:
+def starts(
+    tasks: Sequence[Task], recipe: TrainingConfig, seeds: Sequence[int], *, device: str
+) -> list[list[Sequence[Layer]]]:
     """Return the weights every method starts from, ``[task][seed]``: after one epoch of SGD on the source."""
     warm_up = replace(
         recipe, optimizer=Optimizer("sgd", 0.1, momentum=0.0), batch_size=32, max_epochs=1, patience=None, keep="last"
     )
     alone = [Task(task.source, task.labels, None, task.n_classes) for task in tasks]
-    trained = train_tasks(alone, warm_up, [Member(seed) for seed in seeds], device=device)
+    trained = train_tasks(alone, warm_up, [NetworkSpec(seed) for seed in seeds], device=device)
     return [[network.layers for network in networks] for networks in trained]
 
 
@@ -222,10 +224,10 @@ def _with_automatic_weight(cell: Cell, *, folder: str | None, device: str) -> di
     }
 
 
-def _members(cell: Cell, starts: Sequence[Sequence[Layer]]) -> list[Member]:
+def _members(cell: Cell, starts: Sequence[Sequence[Layer]]) -> list[NetworkSpec]:
     distance, weights = distance_of(cell["method"], cell), cell.get("grid", [cell.get("weight", 0.0)])
     return [
-        Member(seed, weight, distance, initial=start)
+        NetworkSpec(seed, weight, distance, initial=start)
         for seed, start in zip(cell["seeds"], starts, strict=True)
         for weight in weights
     ]
@@ -238,10 +240,10 @@ def _figures(found: ReviewTask, networks: Sequence[TrainedNetwork]) -> dict[str,
     }
 
 
-def _reverse_scores(cell: Cell, tasks: Sequence[Task], recipe: Recipe, device: str) -> list[list[float]]:
+def _reverse_scores(cell: Cell, tasks: Sequence[Task], recipe: TrainingConfig, device: str) -> list[list[float]]:
     """Reverse accuracies [task][weight]."""
     distance = distance_of(cell["method"], cell)
-    members = [Member(SELECTION_SEED, weight, distance) for weight in cell["weights"]]
+    members = [NetworkSpec(SELECTION_SEED, weight, distance) for weight in cell["weights"]]
     domains = [Domains(*_all_of_source(task), task.target) for task in tasks]
     scores = reverse_scores_of_tasks(domains, 2, recipe, members, seed=SELECTION_SEED, device=device)
     return [[float(score) for score in own] for own in scores]

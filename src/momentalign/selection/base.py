@@ -19,11 +19,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.domains import as_float32, encode_labels, read_domains, read_seed
+from momentalign.estimators.domains import as_float32, encode_labels, read_domains
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Matrix
 from momentalign.progress import search_progress
 from momentalign.selection.grid import Point, read_points, results_table
+from momentalign.validation import check_seed
 
 __all__ = ["Finished", "Sample", "StackedSearch"]
 
@@ -88,7 +89,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
         return self
 
     def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
-        seed = read_seed(self.random_state)
+        seed = check_seed(self.random_state)
         points = read_points(self.estimator, self.param_grid, seed=seed)
         self._refuse_bad_parameters(points)
         sample = self._read_sample(X, y, X_target, sample_domain, seed)

@@ -23,10 +23,11 @@ from momentalign.discrepancies.domain_pairs import read_between, read_domain_wei
 from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.domains import naming, read_device, read_number, read_seed
+from momentalign.estimators.domains import naming
 from momentalign.estimators.mann import LARGEST_WEIGHT, named_distance
 from momentalign.training.compiled_engine import is_compilable
-from momentalign.training.config import Member, Recipe, Task
+from momentalign.training.config import NetworkSpec, Task, TrainingConfig
+from momentalign.validation import check_device, check_number, check_seed
 
 __all__ = ["Point", "read_points", "refuse_bad_share", "results_table", "split_labelled", "split_unlabelled", "stacks"]
 
@@ -43,14 +44,14 @@ class Point:
     index: int
     parameters: dict[str, Any]
     model: MANNClassifier
-    recipe: Recipe
-    member: Member
+    config: TrainingConfig
+    spec: NetworkSpec
     device: str
 
     def cell(self) -> dict[str, Any]:
         """Return all the score depends on, apart from the data, as plain values that name the point in a journal."""
         values = {name: _plain(name, value) for name, value in self.model.get_params().items() if name not in UNNAMED}
-        return {**values, "hidden": self.recipe.hidden, "random_state": self.member.seed, "device": self.device}
+        return {**values, "hidden": self.config.hidden, "random_state": self.spec.seed, "device": self.device}
 
 
 def read_points(estimator: object, param_grid: Any, *, seed: int) -> list[Point]:
@@ -61,7 +62,7 @@ def read_points(estimator: object, param_grid: Any, *, seed: int) -> list[Point]
     Examples
     --------
     >>> points = read_points(MANNClassifier(), {"weight": [0.1, 1.0], "hidden": [(5,), (10,)]}, seed=0)
-    >>> [(point.parameters["hidden"], point.member.weight) for point in points]
+    >>> [(point.parameters["hidden"], point.spec.weight) for point in points]
     [((5,), 0.1), ((5,), 1.0), ((10,), 0.1), ((10,), 1.0)]
     """
     if not isinstance(estimator, MANNClassifier):
@@ -100,26 +101,26 @@ def _read_point(index: int, estimator: MANNClassifier, parameters: dict[str, Any
             'weight="auto" combines networks of several weights, and a search compares single ones; '
             'give numbers, such as param_grid={"weight": [0.1, 1.0, 10.0]}.'
         )
-    recipe = model._recipe()
-    weight = read_number(model.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
-    distance = named_distance(model.discrepancy, model.n_moments, width=recipe.hidden[-1])
+    config = model._config()
+    weight = check_number(model.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+    distance = named_distance(model.discrepancy, model.n_moments, width=config.hidden[-1])
     between, weights = read_between(model.between), read_domain_weights(model.domain_weights)
     # A copy: asking a random state for a seed changes it, and the model is to be fitted later.
-    seed = read_seed(clone(model).random_state)
-    member = Member(seed, weight, distance, between=between, domain_weights=weights)
-    return Point(index, parameters, model, recipe, member, read_device(model.device))
+    seed = check_seed(clone(model).random_state)
+    spec = NetworkSpec(seed, weight, distance, between=between, domain_weights=weights)
+    return Point(index, parameters, model, config, spec, check_device(model.device))
 
 
 def stacks(points: Sequence[Point], task: Task) -> Iterator[list[Point]]:
-    """Yield the points that train together: one recipe, one device, and not too many.
+    """Yield the points that train together: one config, one device, and not too many.
 
     Networks whose distance the compiled loops do not know train apart from the others, so that what a network becomes
     never depends on which others train beside it.
     """
-    alike: dict[tuple[Recipe, str, bool], list[Point]] = {}
+    alike: dict[tuple[TrainingConfig, str, bool], list[Point]] = {}
     for point in points:
-        known = is_compilable(task, replace(point.recipe, compiled=True), [point.member])
-        alike.setdefault((point.recipe, point.device, known), []).append(point)
+        known = is_compilable(task, replace(point.config, compiled=True), [point.spec])
+        alike.setdefault((point.config, point.device, known), []).append(point)
     for group in alike.values():
         yield from (group[start : start + STACK] for start in range(0, len(group), STACK))
 

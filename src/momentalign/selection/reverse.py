@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from momentalign.estimators.domains import with_rows_of_every_domain
 from momentalign.networks.shallow import Layer, Matrix, outputs
 from momentalign.selection.grid import split_labelled, split_unlabelled
-from momentalign.training.config import Member, Recipe, Task, TrainedNetwork
+from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import train_stack, train_tasks
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class ReverseResult(NamedTuple):
-    """Reverse accuracies, shape (members,), and the forward networks they judge."""
+    """Reverse accuracies, shape (specs,), and the forward networks they judge."""
 
     scores: NDArray[np.float64]
     forward: list[TrainedNetwork]
@@ -78,8 +78,8 @@ def reverse_scores(
     labels: NDArray[np.intp],
     target: Matrix,
     n_classes: int,
-    recipe: Recipe,
-    members: Sequence[Member],
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec],
     *,
     seed: int,
     share: float = 0.8,
@@ -89,7 +89,7 @@ def reverse_scores(
     target_domains: NDArray[np.intp] | None = None,
     finished: Callable[[int, float], None] | None = None,
 ) -> ReverseResult:
-    r"""Return the reverse accuracy of each member of a stack; higher is better, and no target label is needed.
+    r"""Return the reverse accuracy of each spec of a stack; higher is better, and no target label is needed.
 
     Both domains are split at random: :math:`S = S' \cup S_V` (classes in proportion) and :math:`T = T' \cup T_V`.
 
@@ -108,7 +108,7 @@ def reverse_scores(
         Rows of the target.
     n_classes
         The number of classes.
-    recipe, members
+    config, specs
         What all networks share, and what each has of its own; all forward networks are one stack.
     seed
         Seed of both splits.
@@ -120,7 +120,7 @@ def reverse_scores(
         The number of the domain of each row where there are several sources or targets; on the way back targets are
         sources, all of one weight where `domain_weights` are numbers.
     finished
-        Called with the position of a member and its score, in order, as soon as both are known.
+        Called with the position of a spec and its score, in order, as soon as both are known.
 
     Examples
     --------
@@ -128,18 +128,18 @@ def reverse_scores(
     >>> random = np.random.default_rng(0)
     >>> labels = np.arange(200) % 2
     >>> source = (random.normal(size=(200, 2)) + 3.0 * labels[:, None]).astype(np.float32)
-    >>> recipe = Recipe(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=30)
-    >>> result = reverse_scores(source, labels, source + np.float32(0.5), 2, recipe, [Member(seed=0)], seed=0)
+    >>> config = TrainingConfig(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=30)
+    >>> result = reverse_scores(source, labels, source + np.float32(0.5), 2, config, [NetworkSpec(seed=0)], seed=0)
     >>> bool(result.scores[0] > 0.9)
     True
     """
     parts = split_domains(
         source, labels, target, share=share, seed=seed, source_domains=source_domains, target_domains=target_domains
     )
-    forward = train_stack(parts.forward(n_classes), recipe, members, device=device, n_jobs=n_jobs)
+    forward = train_stack(parts.forward(n_classes), config, specs, device=device, n_jobs=n_jobs)
     calls = (
-        delayed(_reverse_accuracy)(parts, n_classes, recipe, _turned(member, network.layers), device)
-        for member, network in zip(members, forward, strict=True)
+        delayed(_reverse_accuracy)(parts, n_classes, config, _turned(spec, network.layers), device)
+        for spec, network in zip(specs, forward, strict=True)
     )
     scores = []
     # In threads: the compiled loops leave the others their turn. In order, each as soon as it is there.
@@ -194,17 +194,17 @@ def reverse_task(parts: Parts, layers: Sequence[Layer], n_classes: int) -> Task:
     )
 
 
-def _turned(member: Member, layers: Sequence[Layer]) -> Member:
-    """The member on its way back; weights that are numbers are those of other sources."""
-    weights = member.domain_weights if isinstance(member.domain_weights, str) else "equal"
-    return replace(member, initial=layers, domain_weights=weights)
+def _turned(spec: NetworkSpec, layers: Sequence[Layer]) -> NetworkSpec:
+    """The spec on its way back; weights that are numbers are those of other sources."""
+    weights = spec.domain_weights if isinstance(spec.domain_weights, str) else "equal"
+    return replace(spec, initial=layers, domain_weights=weights)
 
 
-def _reverse_accuracy(parts: Parts, n_classes: int, recipe: Recipe, member: Member, device: str) -> float:
+def _reverse_accuracy(parts: Parts, n_classes: int, config: TrainingConfig, spec: NetworkSpec, device: str) -> float:
     """Train one network back from the target as its forward weights label it; score it on held-out source labels."""
-    assert member.initial is not None  # noqa: S101
-    task = reverse_task(parts, member.initial, n_classes)
-    (network,) = train_stack(task, recipe, [member], device=device)
+    assert spec.initial is not None  # noqa: S101
+    task = reverse_task(parts, spec.initial, n_classes)
+    (network,) = train_stack(task, config, [spec], device=device)
     return parts.accuracy(network.layers)
 
 
@@ -223,21 +223,21 @@ class Domains(NamedTuple):
 def reverse_scores_of_tasks(
     tasks: Sequence[Domains],
     n_classes: int,
-    recipe: Recipe,
-    members: Sequence[Member],
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec],
     *,
     seed: int,
     share: float = 0.8,
     device: str = "cpu",
 ) -> NDArray[np.float64]:
-    """Return the scores of :mod:`momentalign.selection.reverse` for tasks of one shape, shape (tasks, members)."""
+    """Return the scores of :mod:`momentalign.selection.reverse` for tasks of one shape, shape (tasks, specs)."""
     parts = [split_domains(*task, share=share, seed=seed) for task in tasks]
-    forward = train_tasks([part.forward(n_classes) for part in parts], recipe, members, device=device)
+    forward = train_tasks([part.forward(n_classes) for part in parts], config, specs, device=device)
     back = [
-        (part, reverse_task(part, network.layers, n_classes), replace(member, initial=network.layers))
+        (part, reverse_task(part, network.layers, n_classes), replace(spec, initial=network.layers))
         for part, networks in zip(parts, forward, strict=True)
-        for member, network in zip(members, networks, strict=True)
+        for spec, network in zip(specs, networks, strict=True)
     ]
-    trained = train_tasks([task for _, task, _ in back], recipe, [[member] for *_, member in back], device=device)
+    trained = train_tasks([task for _, task, _ in back], config, [[spec] for *_, spec in back], device=device)
     scores = [part.accuracy(network.layers) for (part, *_), (network,) in zip(back, trained, strict=True)]
-    return np.array(scores).reshape(len(tasks), len(members))
+    return np.array(scores).reshape(len(tasks), len(specs))

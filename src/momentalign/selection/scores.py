@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike
 from scipy.special import entr, logsumexp
 
 from momentalign.errors import InvalidInputError
-from momentalign.validation import Floats, read_labels, read_probabilities, read_row_values, read_stack
+from momentalign.validation import Floats, check_probabilities, check_row_values, check_stack, read_labels
 
 __all__ = [
     "balancing_choice",
@@ -73,7 +73,7 @@ def classification_errors(*, probabilities: ArrayLike, labels: ArrayLike) -> Flo
     >>> classification_errors(probabilities=[[0.75, 0.25], [0.125, 0.875]], labels=[0, 0])
     array([0., 1.])
     """
-    chances = read_probabilities(probabilities, "probabilities")
+    chances = check_probabilities(probabilities, "probabilities")
     codes = read_labels(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
     return np.asarray(chances.argmax(axis=1) != codes, dtype=np.float64)
 
@@ -91,7 +91,7 @@ def cross_entropies(*, probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     >>> cross_entropies(probabilities=[[0.75, 0.25], [0.5, 0.5]], labels=[1, 0]) / np.log(2)
     array([2., 1.])
     """
-    chances = read_probabilities(probabilities, "probabilities")
+    chances = check_probabilities(probabilities, "probabilities")
     codes = read_labels(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
     of_label = chances[np.arange(len(codes)), codes]
     # Plus zero: a certain and right row costs 0, not -0.
@@ -115,7 +115,7 @@ def negative_entropy(*, probabilities: ArrayLike) -> float:
     >>> round(negative_entropy(probabilities=[[0.5, 0.5], [1.0, 0.0]]), 4)
     -0.3466
     """
-    chances = read_probabilities(probabilities, "probabilities")
+    chances = check_probabilities(probabilities, "probabilities")
     # Minus from zero: confident predictions give 0.0, not -0.0.
     return 0.0 - float(entr(chances).sum(axis=1).mean())
 
@@ -139,7 +139,7 @@ def mutual_information(*, probabilities: ArrayLike) -> float:
     >>> round(mutual_information(probabilities=balanced), 4), mutual_information(probabilities=constant)
     (0.6931, 0.0)
     """
-    chances = read_probabilities(probabilities, "probabilities")
+    chances = check_probabilities(probabilities, "probabilities")
     return float(entr(chances.mean(axis=0)).sum() - entr(chances).sum(axis=1).mean())
 
 
@@ -163,7 +163,7 @@ def nuclear_norm(*, probabilities: ArrayLike) -> float:
     >>> nuclear_norm(probabilities=[[1.0, 0.0], [0.0, 1.0]]), nuclear_norm(probabilities=[[0.5, 0.5], [0.5, 0.5]])
     (1.0, 0.5)
     """
-    chances = read_probabilities(probabilities, "probabilities")
+    chances = check_probabilities(probabilities, "probabilities")
     rows, classes = chances.shape
     return float(np.linalg.svd(chances, compute_uv=False).sum()) / math.sqrt(rows * min(rows, classes))
 
@@ -198,7 +198,7 @@ def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05
     >>> round(neighbourhood_density(probabilities=apart), 3), round(neighbourhood_density(probabilities=clusters), 3)
     (0.61, 0.693)
     """
-    chances = read_probabilities(probabilities, "probabilities")
+    chances = check_probabilities(probabilities, "probabilities")
     if len(chances) < 2:
         raise InvalidInputError("probabilities has 1 row only; a neighbourhood needs at least 2 rows.")
     if not 0.0 < temperature < np.inf:
@@ -242,8 +242,8 @@ def importance_weighted_score(*, losses: ArrayLike, weights: ArrayLike) -> float
     >>> importance_weighted_score(losses=[0.0, 1.0, 1.0, 0.0], weights=[1.5, 0.5, 0.5, 1.5])
     -0.25
     """
-    values = read_row_values(losses, "losses")
-    importance = read_row_values(weights, "weights", rows=len(values))
+    values = check_row_values(losses, "losses")
+    importance = check_row_values(weights, "weights", rows=len(values))
     return -float((importance * values).mean())
 
 
@@ -273,8 +273,8 @@ def deep_embedded_score(*, losses: ArrayLike, ratio: ArrayLike) -> float:
     >>> deep_embedded_score(losses=[1.0, 1.0, 1.0, 1.0], ratio=[1.0, 3.0, 2.0, 2.0])
     -1.0
     """
-    values = read_row_values(losses, "losses")
-    weights = read_row_values(ratio, "ratio", rows=len(values))
+    values = check_row_values(losses, "losses")
+    weights = check_row_values(ratio, "ratio", rows=len(values))
     weighted = weights * values
     offset = weights - weights.mean()
     variance = float(offset @ offset)
@@ -336,8 +336,8 @@ def balancing_choice(*, predictions: ArrayLike, distances: ArrayLike, error_boun
     >>> balancing_choice(predictions=models, distances=[0.5, 0.05, 0.01])
     1
     """
-    stack = read_stack(predictions, "predictions")
-    far = read_row_values(distances, "distances", rows=len(stack))
+    stack = check_stack(predictions, "predictions")
+    far = check_row_values(distances, "distances", rows=len(stack))
     if far[0] == 0.0:
         raise InvalidInputError(
             "distances must start above 0, got 0; there is nothing to balance, take the first model."

@@ -124,8 +124,8 @@ class ReverseValidationSearch(StackedSearch):
                 labels,
                 target,
                 n_classes,
-                stack[0].recipe,
-                [point.member for point in stack],
+                stack[0].config,
+                [point.spec for point in stack],
                 seed=seed,
                 share=self.share,
                 device=stack[0].device,
@@ -259,8 +259,8 @@ class LabelFreeSearch(StackedSearch):
         task = _hold_out(sample, self.share)
         networks: dict[int, TrainedNetwork] = {}
         for stack in stacks(points, task):
-            members = [point.member for point in stack]
-            trained = train_stack(task, stack[0].recipe, members, device=stack[0].device, n_jobs=self.n_jobs)
+            specs = [point.spec for point in stack]
+            trained = train_stack(task, stack[0].config, specs, device=stack[0].device, n_jobs=self.n_jobs)
             if self.rule != "balancing":
                 self._judge(stack, trained, task, finished)
             if self.rule == "balancing" or self.aggregate:
@@ -279,7 +279,7 @@ class LabelFreeSearch(StackedSearch):
 
     def _combine(self, points: Sequence[Point], networks: Networks, task: Task) -> None:
         # The least aligned features still hold what tells the domains apart.
-        plainest = min(points, key=lambda point: point.member.weight)
+        plainest = min(points, key=lambda point: point.spec.weight)
         self.networks_ = [networks[point.index] for point in points]
         self.coefficients_ = aggregation_coefficients(
             target=np.stack([probabilities(network.layers, task.target) for network in self.networks_]),
@@ -320,7 +320,7 @@ def _hold_out(sample: Sample, share: float) -> Task:
 
 
 def _balance(points: Sequence[Point], networks: Networks, task: Task, finished: Finished) -> None:
-    growing = sorted(points, key=lambda point: point.member.weight)
+    growing = sorted(points, key=lambda point: point.spec.weight)
     chosen = growing[balanced_weight([networks[point.index].layers for point in growing], task)]
     for point in points:
         finished(point, float(point is chosen))

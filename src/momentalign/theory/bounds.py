@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.sample import interval_length, monomials, read_order, read_pair
+from momentalign.moments.sample import monomials, read_pair
 from momentalign.theory.polynomial_metric import cmd_by_definition
+from momentalign.validation import check_confidence, check_interval, positive_int
 
 __all__ = [
     "central_moment_deviation",
@@ -27,7 +28,6 @@ __all__ = [
     "characteristic_distance",
     "mean_deviation",
     "moment_bound",
-    "read_confidence",
     "tau",
 ]
 
@@ -53,7 +53,7 @@ def moment_bound(order: int, width: int = 1) -> float:
     >>> moment_bound(1), round(moment_bound(5), 4), round(moment_bound(5, width=4), 4)
     (1.0, 0.1652, 0.3304)
     """
-    j, m = read_order(order, "order"), read_order(width, "width")
+    j, m = positive_int(order, "order"), positive_int(width, "width")
     return 2.0 * math.sqrt(m) * ((j / (j + 1)) ** j / (j + 1) + 0.5 ** (1 + j))
 
 
@@ -149,7 +149,7 @@ def _read_frequencies(frequencies: ArrayLike, width: int) -> NDArray[np.float64]
 
 def _read_theorem_3(source: Any, target: Any, order: int) -> tuple[Tensor, Tensor]:
     """Return the samples in float64 if they meet the assumptions of Theorem 3, or say which one they do not."""
-    if read_order(order, "order") % 2 == 0:
+    if positive_int(order, "order") % 2 == 0:
         raise InvalidInputError(f"order must be odd in Theorem 3, got {order}; try order={order + 1}.")
     pair = read_pair(source, target)
     source, target = (sample.detach().cpu().double() for sample in pair[:2])
@@ -187,9 +187,9 @@ def mean_deviation(
     >>> round(mean_deviation(1000), 4), round(mean_deviation(1000, statements=2), 4)
     (0.0387, 0.0429)
     """
-    count, several = read_order(rows, "rows", example="1000"), read_order(statements, "statements", example="1")
-    return interval_length(interval) * math.sqrt(
-        math.log(several / (1.0 - read_confidence(confidence))) / (2.0 * count)
+    count, several = positive_int(rows, "rows", example="1000"), positive_int(statements, "statements", example="1")
+    return check_interval(interval) * math.sqrt(
+        math.log(several / (1.0 - check_confidence(confidence))) / (2.0 * count)
     )
 
 
@@ -224,13 +224,6 @@ def central_moment_deviation(
     >>> round(central_moment_deviation(1, 1000), 4), round(central_moment_deviation(2, 1000), 4)
     (0.0429, 0.1404)
     """
-    length, j = interval_length(interval), read_order(order, "order")
+    length, j = check_interval(interval), positive_int(order, "order")
     sides, factor = (2, 1.0) if j == 1 else (4, 1.0 + j)
     return factor * length**j * mean_deviation(rows, confidence=confidence, statements=sides * statements)
-
-
-def read_confidence(confidence: float) -> float:
-    """Return a confidence between 0 and 1, or say what is wrong with it."""
-    if isinstance(confidence, (int, float)) and 0.0 < confidence < 1.0:
-        return float(confidence)
-    raise InvalidInputError(f"confidence must be between 0 and 1, got {confidence!r}; try confidence=0.95.")

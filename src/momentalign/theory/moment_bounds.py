@@ -25,7 +25,7 @@ from numpy.polynomial import chebyshev
 from numpy.typing import ArrayLike, NDArray
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.sample import interval_length, read_order
+from momentalign.validation import check_interval, positive_int
 
 __all__ = [
     "GapBound",
@@ -127,7 +127,7 @@ def chebyshev_moments(sample: ArrayLike, degree: int, *, interval: Interval = (0
     [1.0, 0.0, 0.3333]
     """
     values = _read_values(sample, interval)
-    moments: Floats = chebyshev.chebvander(values, read_order(degree, "degree")).mean(axis=0)
+    moments: Floats = chebyshev.chebvander(values, positive_int(degree, "degree")).mean(axis=0)
     return moments
 
 
@@ -141,7 +141,7 @@ def lipschitz_factors(degree: int) -> Floats:
     >>> lipschitz_factors(3).round(4).tolist()
     [0.9481, 0.3927, 0.1627]
     """
-    orders = np.arange(1, read_order(degree, "degree") + 1)
+    orders = np.arange(1, positive_int(degree, "degree") + 1)
     angles = orders * np.pi / (2 * (degree + 1))
     factors: Floats = angles / np.tan(angles) / orders
     return factors
@@ -183,7 +183,7 @@ def lipschitz_gap_bound(
     >>> round(bound.polynomial, 4), round(bound.smoothness, 4)
     (0.2777, 0.2618)
     """
-    steepness = _read_slope(lipschitz) * interval_length(interval) / 2
+    steepness = _read_slope(lipschitz) * check_interval(interval) / 2
     difference = _difference(source, target, degree, interval)
     part = float(np.linalg.norm(lipschitz_factors(degree) * difference[1:]))
     return GapBound(steepness * part, steepness * math.pi / (degree + 1))
@@ -231,7 +231,7 @@ def smooth_gap_bound(
     >>> round(bound.polynomial, 4), round(bound.smoothness, 4)
     (0.0407, 0.0015)
     """
-    middle, half = sum(interval) / 2, interval_length(interval) / 2
+    middle, half = sum(interval) / 2, check_interval(interval) / 2
 
     def mapped(points: Floats) -> Floats:
         values = np.asarray(function(middle + half * points), dtype=np.float64)
@@ -239,7 +239,7 @@ def smooth_gap_bound(
             raise InvalidInputError("function is not finite on the whole interval; give a narrower interval.")
         return values
 
-    nodes = chebyshev.chebpts1(read_order(degree, "degree") + 1)
+    nodes = chebyshev.chebpts1(positive_int(degree, "degree") + 1)
     coefficients: Floats = np.asarray(chebyshev.chebfit(nodes, mapped(nodes), degree), dtype=np.float64)
     difference = _difference(source, target, degree, interval)
     error = _largest_error(mapped, coefficients, _read_slope(lipschitz) * half)
@@ -273,7 +273,7 @@ def _read_numbers(values: Sequence[float], name: str, what: str) -> Floats:
 
 def _read_values(sample: ArrayLike, interval: Interval) -> Floats:
     """Return a sample mapped from its interval to [-1, 1]."""
-    values, length = np.asarray(sample, dtype=np.float64), interval_length(interval)
+    values, length = np.asarray(sample, dtype=np.float64), check_interval(interval)
     if values.ndim != 1 or values.size == 0:
         raise InvalidInputError(f"the sample must be a list of values, got shape {values.shape}; give one per row.")
     low, high = sorted(interval)

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.sample import monomials, read_order, read_pair, refuse_non_finite
+from momentalign.moments.sample import monomials, read_pair, refuse_non_finite
+from momentalign.validation import positive_int
 
 __all__ = ["cmd_by_definition", "expectation_difference", "polynomial_ipm", "witness"]
 
@@ -113,7 +114,7 @@ def cmd_by_definition(source: Any, target: Any, order: int, *, weights: Sequence
     >>> cmd_by_definition([[0.0], [1.0]], [[1.0], [1.0]], 2, weights=[0.5, 0.25])
     0.3125
     """
-    order = read_order(order, "order")
+    order = positive_int(order, "order")
     factors = [1.0] * order if weights is None else [float(weight) for weight in weights]
     if len(factors) != order or not all(factor >= 0.0 for factor in factors):
         raise InvalidInputError(f"weights must be {order} numbers of at least 0, got {weights!r}; give one per order.")
@@ -129,7 +130,7 @@ def _moment_difference(source: Any, target: Any, order: int, *, centralised: boo
 
 def _monomial_pair(source: Any, target: Any, order: int, *, centralised: bool) -> tuple[Tensor, Tensor]:
     """Return the monomials of every row of both samples, (rows, monomials), in float64."""
-    order = read_order(order, "order")
+    order = positive_int(order, "order")
     source, target, _ = read_pair(source, target)
     source, target = source.detach().cpu().double(), target.detach().cpu().double()
     if centralised:

@@ -26,7 +26,15 @@ from scipy import sparse
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, is_compilable
-from momentalign.training.config import Engine, EpochFigures, Member, Recipe, Task, TrainedNetwork, ValidationFigures
+from momentalign.training.config import (
+    Engine,
+    EpochFigures,
+    NetworkSpec,
+    Task,
+    TrainedNetwork,
+    TrainingConfig,
+    ValidationFigures,
+)
 from momentalign.training.stack import EpochReport, run_engine
 from momentalign.training.torch_engine import BatchedEngine, RowReader
 
@@ -84,22 +92,24 @@ class CarryingEngine(Engine, Protocol):
         ...
 
 
-def is_compiled(task: Task, recipe: Recipe, member: Member, *, device: str) -> bool:
+def is_compiled(task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str) -> bool:
     """Whether compiled loops train this task, by the rule of :func:`~momentalign.training.stack.train_stack`."""
-    return device == "cpu" and recipe.loss == "cross_entropy" and is_compilable(task, recipe, [member])
+    return device == "cpu" and config.loss == "cross_entropy" and is_compilable(task, config, [spec])
 
 
-def open_engine(task: Task, recipe: Recipe, member: Member, *, device: str, compiled: bool) -> CarryingEngine:
-    """Return an engine with the weights the member starts from and the rows of a task."""
+def open_engine(
+    task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str, compiled: bool
+) -> CarryingEngine:
+    """Return an engine with the weights the spec starts from and the rows of a task."""
     if compiled:
-        engine = _CompiledParts(task, recipe, member)
+        engine = _CompiledParts(task, config, spec)
         compile_loops(engine)
         return engine
-    return _BatchedParts(task, recipe, member, device=device)
+    return _BatchedParts(task, config, spec, device=device)
 
 
 def go_on(
-    task: Task, recipe: Recipe, member: Member, *, device: str = "cpu", carried: Carried | None = None
+    task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str = "cpu", carried: Carried | None = None
 ) -> tuple[Carried, EpochFigures]:
     """Train one network for one epoch on the rows of a task and return what it takes along.
 
@@ -110,17 +120,17 @@ def go_on(
     --------
     >>> import numpy as np
     >>> rows, labels = np.array([[0.0], [1.0], [0.1], [0.9]], np.float32), np.array([0, 1, 0, 1])
-    >>> recipe = Recipe(hidden=(2,), batch_size=2)
-    >>> whole, _ = go_on(Task(rows, labels, None, 2), recipe, Member(seed=0))
-    >>> half, _ = go_on(Task(rows[:2], labels[:2], None, 2), recipe, Member(seed=0))
-    >>> both, _ = go_on(Task(rows[2:], labels[2:], None, 2), recipe, Member(seed=0), carried=half)
+    >>> config = TrainingConfig(hidden=(2,), batch_size=2)
+    >>> whole, _ = go_on(Task(rows, labels, None, 2), config, NetworkSpec(seed=0))
+    >>> half, _ = go_on(Task(rows[:2], labels[:2], None, 2), config, NetworkSpec(seed=0))
+    >>> both, _ = go_on(Task(rows[2:], labels[2:], None, 2), config, NetworkSpec(seed=0), carried=half)
     >>> bool((both.layers[0].weight == whole.layers[0].weight).all())
     True
     """
-    compiled = is_compiled(task, recipe, member, device=device) if carried is None else carried.compiled
+    compiled = is_compiled(task, config, spec, device=device) if carried is None else carried.compiled
     if carried is not None:
-        member = replace(member, initial=carried.layers)
-    engine = open_engine(task, recipe, member, device=device, compiled=compiled)
+        spec = replace(spec, initial=carried.layers)
+    engine = open_engine(task, config, spec, device=device, compiled=compiled)
     if carried is not None:
         engine.restore(carried.state)
     figures = engine.run_epoch()
@@ -130,15 +140,15 @@ def go_on(
 class _CompiledParts(CompiledEngine):
     """Compiled loops, the rows laid out part by part."""
 
-    def __init__(self, task: Task, recipe: Recipe, member: Member) -> None:
-        super().__init__(CompiledTask(task, recipe), task, recipe, [member])
-        self._recipe = recipe
+    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec) -> None:
+        super().__init__(CompiledTask(task, config), task, config, [spec])
+        self._config = config
 
     def take(self, task: Task) -> None:
         held_out = self._task.validation
         # What was laid out last goes before the next is.
         del self._task
-        self._task = CompiledTask(task, self._recipe)
+        self._task = CompiledTask(task, self._config)
         self._task.validation = held_out
 
     def state(self) -> Any:
@@ -155,12 +165,12 @@ class _CompiledParts(CompiledEngine):
 class _BatchedParts(BatchedEngine):
     """Autograd on any device, the rows moved there part by part."""
 
-    def __init__(self, task: Task, recipe: Recipe, member: Member, *, device: str) -> None:
-        super().__init__(task, recipe, [member], device=device)
-        self._recipe = recipe
+    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str) -> None:
+        super().__init__(task, config, [spec], device=device)
+        self._config = config
 
     def take(self, task: Task) -> None:
-        self._epoch = self._recipe.epoch(task)
+        self._epoch = self._config.epoch(task)
         # What was moved last goes before the next is.
         del self._source, self._target
         self._source = RowReader(task.source, self._device, self._dtype)
@@ -220,8 +230,8 @@ class ChunkedTask:
 
 def train_chunks(
     chunked: ChunkedTask,
-    recipe: Recipe,
-    member: Member,
+    config: TrainingConfig,
+    spec: NetworkSpec,
     *,
     device: str = "cpu",
     progress: Callable[[EpochReport], None] | None = None,
@@ -231,29 +241,29 @@ def train_chunks(
     The weights are those of ``train_stack`` on the same rows in the same order, bit by bit; where dense rows are mostly
     zero, every block of batches is looked at by itself, and the last digits may differ.
     """
-    if recipe.batch_size is None or recipe.balanced:
+    if config.batch_size is None or config.balanced:
         raise InvalidInputError(
             "batch_size=None and balanced batches need the whole sample, chunks hold a part of it; try batch_size=300."
         )
-    compiled = is_compiled(_as_large(chunked), recipe, member, device=device)
-    inner = open_engine(chunked.empty, recipe, member, device=device, compiled=compiled)
-    (network,) = run_engine(_ChunkedEngine(inner, chunked, recipe), chunked.empty, recipe, [member], progress)
+    compiled = is_compiled(_as_large(chunked), config, spec, device=device)
+    inner = open_engine(chunked.empty, config, spec, device=device, compiled=compiled)
+    (network,) = run_engine(_ChunkedEngine(inner, chunked, config), chunked.empty, config, [spec], progress)
     return network
 
 
 class _ChunkedEngine:
     """One network; an epoch is a pass over all chunks."""
 
-    def __init__(self, inner: CarryingEngine, chunked: ChunkedTask, recipe: Recipe) -> None:
-        self._inner, self._chunked, self._recipe = inner, chunked, recipe
+    def __init__(self, inner: CarryingEngine, chunked: ChunkedTask, config: TrainingConfig) -> None:
+        self._inner, self._chunked, self._config = inner, chunked, config
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
         return [self._run_epoch() for _ in range(count)]
 
     def _run_epoch(self) -> EpochFigures:
         figures, updates = [], []
-        for task in blocks(self._chunked, self._recipe):
-            updates.append(len(self._recipe.epoch(task)))
+        for task in blocks(self._chunked, self._config):
+            updates.append(len(self._config.epoch(task)))
             self._inner.take(task)
             del task
             figures.append(self._inner.run_epoch())
@@ -269,12 +279,12 @@ class _ChunkedEngine:
         """The only network stays."""
 
 
-def blocks(chunked: ChunkedTask, recipe: Recipe) -> Iterator[Task]:
-    """Yield the rows of one epoch as small tasks, which ``recipe.epoch`` cuts into the batches of the whole.
+def blocks(chunked: ChunkedTask, config: TrainingConfig) -> Iterator[Task]:
+    """Yield the rows of one epoch as small tasks, which ``config.epoch`` cuts into the batches of the whole.
 
-    Only the last pair of a block may have a batch of another size than the recipe's, or they would be cut elsewhere.
+    Only the last pair of a block may have a batch of another size than the config's, or they would be cut elsewhere.
     """
-    size = recipe.batch_size
+    size = config.batch_size
     assert size is not None  # noqa: S101  (train_chunks has refused it)
     block: list[tuple[Labelled, Labelled | None]] = []
     for source, target in _pairs(chunked, size):

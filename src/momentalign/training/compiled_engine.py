@@ -30,18 +30,18 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.coral import CORALLoss
 from momentalign.discrepancies.domain_pairs import refuse_other_count
 from momentalign.discrepancies.mmd import MMDLoss
-from momentalign.moments.sample import interval_length
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import (
     Distance,
     EpochFigures,
-    Member,
+    NetworkSpec,
     OptimizerName,
-    Recipe,
     Task,
+    TrainingConfig,
     ValidationFigures,
     domain_sizes,
 )
+from momentalign.validation import check_interval
 
 __all__ = ["CompiledEngine", "CompiledTask", "are_compiled", "compile_loops", "heard_between_passes", "is_compilable"]
 
@@ -97,22 +97,22 @@ SECONDS_PER_UPDATE = 1e-3
 SECONDS_PER_PRODUCT = 3e-10
 
 
-def is_compilable(task: Task, recipe: Recipe, members: Sequence[Member]) -> bool:
+def is_compilable(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]) -> bool:
     """Whether this engine can train the stack, and the training is long enough to be worth a first compilation.
 
-    The answer depends on the task and the recipe, not on what has been compiled before nor on the number of
+    The answer depends on the task and the config, not on what has been compiled before nor on the number of
     networks: the same training gives the same bits on a fresh machine and in any stack.
     """
-    if len(recipe.hidden) != 1 or recipe.compiled is False:
+    if len(config.hidden) != 1 or config.compiled is False:
         return False
-    if recipe.compiled:
-        return all(_objective(task, member) is not None for member in members)
-    updates = recipe.max_epochs * len(recipe.epoch(task))
+    if config.compiled:
+        return all(_objective(task, spec) is not None for spec in specs)
+    updates = config.max_epochs * len(config.epoch(task))
     rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
-    products = recipe.max_epochs * rows * task.source.shape[1] * recipe.hidden[0]
+    products = config.max_epochs * rows * task.source.shape[1] * config.hidden[0]
     if updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT <= WORTH_COMPILING:
         return False
-    return all(_objective(task, member) is not None for member in members)
+    return all(_objective(task, spec) is not None for spec in specs)
 
 
 def are_compiled() -> bool:
@@ -134,13 +134,13 @@ def compile_loops(engine: CompiledEngine) -> None:
 class CompiledTask:
     """The rows of a task laid out batch by batch, shared by all networks of a stack."""
 
-    def __init__(self, task: Task, recipe: Recipe) -> None:
+    def __init__(self, task: Task, config: TrainingConfig) -> None:
         is_sparse = _is_mostly_zero(task.source)
         if is_sparse:
             source, target, validation = (_as_csr(rows) for rows in (task.source, task.target, task.validation))
             task = replace(task, source=source, target=target, validation=validation)
         blocks, labels, source_sizes, bounds = [], [], [], []
-        for source_rows, target_rows in recipe.epoch(task):
+        for source_rows, target_rows in config.epoch(task):
             parts, codes = [task.source[source_rows]], [task.labels[source_rows]]
             sizes = domain_sizes(task.source_domains, source_rows)
             n_sources = len(sizes)
@@ -168,9 +168,11 @@ class CompiledTask:
 class CompiledEngine:
     """Trains networks one after the other, an epoch at a time, on the calling thread."""
 
-    def __init__(self, laid_out: CompiledTask, task: Task, recipe: Recipe, members: Sequence[Member]) -> None:
+    def __init__(
+        self, laid_out: CompiledTask, task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]
+    ) -> None:
         self._task = laid_out
-        self._networks = [_Network(task, recipe, member) for member in members]
+        self._networks = [_Network(task, config, spec) for spec in specs]
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
         """Train every network for some epochs, each in one call."""
@@ -201,15 +203,15 @@ class CompiledEngine:
 class _Network:
     """The weights of one network and the state of its optimizer."""
 
-    def __init__(self, task: Task, recipe: Recipe, member: Member) -> None:
-        bottom, top = member.start(task, recipe)
+    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec) -> None:
+        bottom, top = spec.start(task, config)
         self.units = bottom.weight.shape[1]
         parts = [_padded(part) for part in (bottom.weight, bottom.bias, top.weight.T)]
         parts += [top.bias.astype(np.float32), np.zeros_like(parts[1]), np.zeros(1, np.float32)]
         self.weights = (*parts, self.units)
         self._state = tuple(np.zeros_like(part) for part in parts for _ in range(2))
-        self._objective = _objective(task, member)
-        optimizer = recipe.optimizer
+        self._objective = _objective(task, spec)
+        optimizer = config.optimizer
         self._rule = (_rules()[optimizer.name], optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
         self._step = 0
 
@@ -243,42 +245,42 @@ def _rules() -> dict[OptimizerName, int]:
     }
 
 
-def _objective(task: Task, member: Member) -> tuple[Any, ...] | None:
+def _objective(task: Task, spec: NetworkSpec) -> tuple[Any, ...] | None:
     """Return what the compiled loops call the objective, or None where they do not know the distance."""
     from momentalign.training import distance_loops
 
-    found = _pair_objective(member)
+    found = _pair_objective(spec)
     if found is None or not task.has_several_domains or found[0] in (distance_loops.NO_DISTANCE, distance_loops.DANN):
         return None if found is None else (*found, 0, 0, np.zeros(0))
     if found[0] != distance_loops.CMD:
         return None
-    refuse_other_count(member.domain_weights, 1 if task.source_domains is None else int(task.source_domains.max()) + 1)
-    return (distance_loops.DOMAINS_CMD, *found[1:], *_ways(member))
+    refuse_other_count(spec.domain_weights, 1 if task.source_domains is None else int(task.source_domains.max()) + 1)
+    return (distance_loops.DOMAINS_CMD, *found[1:], *_ways(spec))
 
 
-def _ways(member: Member) -> tuple[int, int, NDArray[np.float64]]:
+def _ways(spec: NetworkSpec) -> tuple[int, int, NDArray[np.float64]]:
     """What is compared and how domains weigh, as the loops number it."""
     from momentalign.training import distance_loops as domain_loops
 
     compared = {"pooled": domain_loops.POOLED, "pairs": domain_loops.PAIRS, "barycentre": domain_loops.BARYCENTRE}
     known = {"equal": domain_loops.EQUAL, "size": domain_loops.SIZE, "similarity": domain_loops.SIMILARITY}
-    weights = member.domain_weights
+    weights = spec.domain_weights
     if isinstance(weights, str):
-        return compared[member.between], known[weights], np.zeros(0)
-    return compared[member.between], domain_loops.NUMBERS, np.array(weights, dtype=np.float64)
+        return compared[spec.between], known[weights], np.zeros(0)
+    return compared[spec.between], domain_loops.NUMBERS, np.array(weights, dtype=np.float64)
 
 
-def _pair_objective(member: Member) -> tuple[int, float, int, float, float] | None:
+def _pair_objective(spec: NetworkSpec) -> tuple[int, float, int, float, float] | None:
     """Return (kind, weight, order, scale, beta) of the distance of two domains; None where it is not compiled."""
     from momentalign.training import distance_loops
 
-    distance: Distance | None = member.distance if member.weight else None
-    weight = float(member.weight)
+    distance: Distance | None = spec.distance if spec.weight else None
+    weight = float(spec.weight)
     if distance is None:
         return (distance_loops.NO_DISTANCE, 0.0, 1, 1.0, 1.0)
     if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data" and distance.cross <= 2:
         kind = distance_loops.CMD if distance.cross == 1 else distance_loops.CV_CMD
-        return (kind, weight, distance.n_moments, interval_length(distance.interval), 1.0)
+        return (kind, weight, distance.n_moments, check_interval(distance.interval), 1.0)
     if type(distance) is AdversarialLoss and not distance.hidden:
         return (distance_loops.DANN, weight, 1, 1.0, 1.0)
     if type(distance) is CORALLoss:

@@ -1,4 +1,4 @@
-"""What a stack of networks is: the task, the recipe all networks share, and what each has of its own.
+"""What a stack of networks is: the task, the config all networks share, and what each has of its own.
 
 Algorithm 1 of Zellinger et al. (2019), for many networks at once. How a stack runs is an engine's business.
 
@@ -30,13 +30,13 @@ __all__ = [
     "EpochFigures",
     "History",
     "LossName",
-    "Member",
+    "NetworkSpec",
     "Optimizer",
     "OptimizerName",
-    "Recipe",
     "Rows",
     "Task",
     "TrainedNetwork",
+    "TrainingConfig",
     "ValidationFigures",
     "ValueLossName",
     "balanced_order",
@@ -121,9 +121,9 @@ def balanced_order(labels: NDArray[np.integer]) -> Rows:
     >>> balanced_order(np.array([0, 0, 0, 1])).tolist()
     [0, 3, 1, 3, 2, 3]
     """
-    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    longest = max(map(len, members))
-    return np.stack([np.resize(rows, longest) for rows in members], axis=1).ravel()
+    specs = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    longest = max(map(len, specs))
+    return np.stack([np.resize(rows, longest) for rows in specs], axis=1).ravel()
 
 
 def order_by_shares(labels: NDArray[np.integer], shares: NDArray[np.floating], count: int) -> Rows:
@@ -220,7 +220,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingConfig:
     """What all networks of a stack share.
 
     Attributes
@@ -282,7 +282,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Member:
+class NetworkSpec:
     """What one network of a stack has of its own: seed, weight, distance, and weights to start from.
 
     `between` and `domain_weights` say what is compared where the task has several sources or targets, see
@@ -296,12 +296,12 @@ class Member:
     between: Between = "pooled"
     domain_weights: DomainWeights = "equal"
 
-    def start(self, task: Task, recipe: Recipe) -> Sequence[Layer]:
+    def start(self, task: Task, config: TrainingConfig) -> Sequence[Layer]:
         """Return the weights training starts from."""
         if self.initial is not None:
             return self.initial
-        sizes = [task.source.shape[1], *recipe.hidden, task.n_classes]
-        return initial_layers(sizes, self.seed, initializer=recipe.initializer, gain=recipe.gain)
+        sizes = [task.source.shape[1], *config.hidden, task.n_classes]
+        return initial_layers(sizes, self.seed, initializer=config.initializer, gain=config.gain)
 
 
 class EpochFigures(NamedTuple):

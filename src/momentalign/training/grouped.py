@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from momentalign.networks.shallow import Layer, Matrix
-from momentalign.training.config import EpochFigures, Member, Recipe, Rows, Task, ValidationFigures
+from momentalign.training.config import EpochFigures, NetworkSpec, Rows, Task, TrainingConfig, ValidationFigures
 from momentalign.training.torch_engine import StackDistance, adversaries, cross_entropy, make_optimizer, open_device
 
 __all__ = ["GroupedEngine", "are_alike"]
@@ -23,9 +23,9 @@ __all__ = ["GroupedEngine", "are_alike"]
 WORTH_REARRANGING = 0.6
 
 
-def are_alike(tasks: Sequence[Task], recipe: Recipe) -> bool:
+def are_alike(tasks: Sequence[Task], config: TrainingConfig) -> bool:
     """Whether the tasks have classes, two domains and one shape, so that their batches can be stacked."""
-    ordinary = len(recipe.hidden) == 1 and not recipe.balanced and recipe.loss == "cross_entropy"
+    ordinary = len(config.hidden) == 1 and not config.balanced and config.loss == "cross_entropy"
     simple = not any(task.has_several_domains for task in tasks)
     return ordinary and simple and len({_shape(task) for task in tasks}) == 1
 
@@ -36,40 +36,40 @@ def _shape(task: Task) -> tuple[object, ...]:
 
 
 class GroupedEngine:
-    """Trains as many networks on every task; network number ``task * size + member``."""
+    """Trains as many networks on every task; network number ``task * size + spec``."""
 
     def __init__(
-        self, tasks: Sequence[Task], recipe: Recipe, members: Sequence[Sequence[Member]], *, device: str
+        self, tasks: Sequence[Task], config: TrainingConfig, specs: Sequence[Sequence[NetworkSpec]], *, device: str
     ) -> None:
         self._device = open_device(device)
-        self._members = [member for own in members for member in own]
-        size = len(members[0])
+        self._members = [spec for own in specs for spec in own]
+        size = len(specs[0])
         # The networks of each task that are computed, side by side, and those that still train among all of them.
         self._slots = [list(range(first, first + size)) for first in range(0, len(self._members), size)]
         self._active = list(range(len(self._members)))
-        self._lay_out(tasks, recipe)
-        self._parameters = [part.requires_grad_() for part in self._starts(tasks, recipe)]
+        self._lay_out(tasks, config)
+        self._parameters = [part.requires_grad_() for part in self._starts(tasks, config)]
         every = self._members
-        self._adversaries = adversaries(every, recipe.hidden[-1], dtype=torch.float32, device=self._device)
-        self._optimizer = make_optimizer(recipe.optimizer, [*self._parameters, *self._adversaries])
-        self._decay = recipe.optimizer.decay
+        self._adversaries = adversaries(every, config.hidden[-1], dtype=torch.float32, device=self._device)
+        self._optimizer = make_optimizer(config.optimizer, [*self._parameters, *self._adversaries])
+        self._decay = config.optimizer.decay
         self._updates = 0
-        self._rate = recipe.optimizer.rate
+        self._rate = config.optimizer.rate
         # An epoch is recorded once and replayed where its kernels are the same every time.
-        self._recordable = self._device.type == "cuda" and not self._decay and recipe.optimizer.name != "adam"
+        self._recordable = self._device.type == "cuda" and not self._decay and config.optimizer.name != "adam"
         self._recorded: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
         self._warm = False
         self._prepare()
 
-    def _starts(self, tasks: Sequence[Task], recipe: Recipe) -> list[Tensor]:
+    def _starts(self, tasks: Sequence[Task], config: TrainingConfig) -> list[Tensor]:
         """The weights training starts from: those of a task's hidden layers side by side, then the top layers."""
         known: dict[tuple[int, ...], list[Tensor]] = {}
         found = []
         for task, own in zip(tasks, self._slots, strict=True):
-            # A start depends on the member and on shapes, which all tasks share.
+            # A start depends on the spec and on shapes, which all tasks share.
             key = tuple(id(self._members[network]) for network in own)
             if key not in known:
-                known[key] = self._parts([self._members[network].start(task, recipe) for network in own])
+                known[key] = self._parts([self._members[network].start(task, config) for network in own])
             found.append(known[key])
         bottom, bias, top, top_bias = zip(*found, strict=True)
         return [torch.stack(bottom), torch.stack(bias), torch.cat(top), torch.cat(top_bias)]
@@ -87,9 +87,9 @@ class GroupedEngine:
         """Set what depends on which networks are left."""
         every = [self._members[network] for own in self._slots for network in own]
         self._distance = StackDistance(every, self._adversaries)
-        self._weights = torch.tensor([member.weight for member in every], device=self._device)
+        self._weights = torch.tensor([spec.weight for spec in every], device=self._device)
 
-    def _lay_out(self, tasks: Sequence[Task], recipe: Recipe) -> None:
+    def _lay_out(self, tasks: Sequence[Task], config: TrainingConfig) -> None:
         """Put the batches of all tasks on the device, source rows before target rows."""
         sources = [_to_device(task.source, self._device) for task in tasks]
         targets = [None if task.target is None else _to_device(task.target, self._device) for task in tasks]
@@ -99,7 +99,7 @@ class GroupedEngine:
                 torch.stack([_joined(*pair, rows, others) for pair in zip(sources, targets, strict=True)]),
                 labels[:, rows],
             )
-            for rows, others in recipe.epoch(tasks[0])
+            for rows, others in config.epoch(tasks[0])
         ]
         self._validation: Tensor | None = None
         if tasks[0].validation is not None:
@@ -161,10 +161,10 @@ class GroupedEngine:
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network, left on the device until someone wants the numbers."""
         position = self._positions()[index]
-        task, member = divmod(position, len(self._slots[0]))
+        task, spec = divmod(position, len(self._slots[0]))
         bottom, bias, top, top_bias = (parameter.detach() for parameter in self._parameters)
         units = top.shape[1]
-        place = slice(member * units, (member + 1) * units)
+        place = slice(spec * units, (spec + 1) * units)
         parts = (bottom[task, :, place], bias[task, 0, place], top[position], top_bias[position, 0])
         weight, lower, upper, last = (part.clone() for part in parts)
         return [Layer(weight, lower), Layer(upper, last)]  # type: ignore[arg-type]

@@ -28,10 +28,10 @@ from momentalign.training.config import (
     Engine,
     EpochFigures,
     History,
-    Member,
-    Recipe,
+    NetworkSpec,
     Task,
     TrainedNetwork,
+    TrainingConfig,
     ValidationFigures,
 )
 from momentalign.training.grouped import GroupedEngine, are_alike
@@ -59,18 +59,18 @@ class EpochReport(NamedTuple):
 
 def train_stack(
     task: Task,
-    recipe: Recipe,
-    members: Sequence[Member],
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec],
     *,
     device: str = "cpu",
     n_jobs: int = 1,
     progress: Callable[[EpochReport], None] | None = None,
 ) -> list[TrainedNetwork]:
-    """Train one network per member and return them in order.
+    """Train one network per spec and return them in order.
 
     Parameters
     ----------
-    task, recipe, members
+    task, config, specs
         The data, what all networks share, and what each has of its own.
     device
         Where to train: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
@@ -79,84 +79,86 @@ def train_stack(
     progress
         Called every few epochs, after each where rows are held out; for each network where they train side by side.
     """
-    if not members:
-        raise InvalidInputError("a stack needs at least one member; give one Member per network.")
-    if _runs_loops(task, recipe, members, device):
-        laid_out = CompiledTask(task, recipe)
-        engines = [CompiledEngine(laid_out, task, recipe, [member]) for member in members]
+    if not specs:
+        raise InvalidInputError("a stack needs at least one spec; give one NetworkSpec per network.")
+    if _runs_loops(task, config, specs, device):
+        laid_out = CompiledTask(task, config)
+        engines = [CompiledEngine(laid_out, task, config, [spec]) for spec in specs]
         compile_loops(engines[0])
         calls = [
-            delayed(run_engine)(engine, task, recipe, [member], progress)
-            for engine, member in zip(engines, members, strict=True)
+            delayed(run_engine)(engine, task, config, [spec], progress)
+            for engine, spec in zip(engines, specs, strict=True)
         ]
         return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
-    return run_engine(BatchedEngine(task, recipe, members, device=device), task, recipe, members, progress)
+    return run_engine(BatchedEngine(task, config, specs, device=device), task, config, specs, progress)
 
 
-def compile_ahead(task: Task, recipe: Recipe, members: Sequence[Member], *, device: str = "cpu") -> None:
+def compile_ahead(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], *, device: str = "cpu") -> None:
     """Compile here what :func:`train_stack` is about to run on other threads: only the main thread hears a ^C."""
-    if _runs_loops(task, recipe, members, device) and not are_compiled():
-        compile_loops(CompiledEngine(CompiledTask(task, recipe), task, recipe, members))
+    if _runs_loops(task, config, specs, device) and not are_compiled():
+        compile_loops(CompiledEngine(CompiledTask(task, config), task, config, specs))
 
 
-def _runs_loops(task: Task, recipe: Recipe, members: Sequence[Member], device: str) -> bool:
-    return device == "cpu" and recipe.loss == "cross_entropy" and is_compilable(task, recipe, members)
+def _runs_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], device: str) -> bool:
+    return device == "cpu" and config.loss == "cross_entropy" and is_compilable(task, config, specs)
 
 
 def train_tasks(
     tasks: Sequence[Task],
-    recipe: Recipe,
-    members: Sequence[Member] | Sequence[Sequence[Member]],
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec] | Sequence[Sequence[NetworkSpec]],
     *,
     device: str = "cpu",
     n_jobs: int = 1,
 ) -> list[list[TrainedNetwork]]:
-    """Train one network per task and member; ``result[task][member]``.
+    """Train one network per task and spec; ``result[task][spec]``.
 
-    `members` are those of every task, or one sequence for each task, all of one length. On an accelerator tasks of one
+    `specs` are those of every task, or one sequence for each task, all of one length. On an accelerator tasks of one
     shape train side by side; elsewhere one after the other.
     """
-    each = _members_of(tasks, members)
-    if device == "cpu" or not are_alike(tasks, recipe):
+    each = _members_of(tasks, specs)
+    if device == "cpu" or not are_alike(tasks, config):
         return [
-            train_stack(task, recipe, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
+            train_stack(task, config, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
         ]
-    engine = GroupedEngine(tasks, recipe, each, device=device)
-    trained = run_engine(engine, tasks[0], recipe, [member for own in each for member in own], None)
+    engine = GroupedEngine(tasks, config, each, device=device)
+    trained = run_engine(engine, tasks[0], config, [spec for own in each for spec in own], None)
     return [trained[start : start + len(each[0])] for start in range(0, len(trained), len(each[0]))]
 
 
-def _members_of(tasks: Sequence[Task], members: Sequence[Member] | Sequence[Sequence[Member]]) -> list[list[Member]]:
-    """The members of each task."""
-    shared = [member for member in members if isinstance(member, Member)]
-    if len(shared) == len(members):
+def _members_of(
+    tasks: Sequence[Task], specs: Sequence[NetworkSpec] | Sequence[Sequence[NetworkSpec]]
+) -> list[list[NetworkSpec]]:
+    """The specs of each task."""
+    shared = [spec for spec in specs if isinstance(spec, NetworkSpec)]
+    if len(shared) == len(specs):
         return [shared] * len(tasks)
-    each = [list(own) for own in members if not isinstance(own, Member)]
+    each = [list(own) for own in specs if not isinstance(own, NetworkSpec)]
     if len(each) != len(tasks) or len({len(own) for own in each}) > 1:
-        raise InvalidInputError("members must be one sequence for all tasks, or one of the same length for each task.")
+        raise InvalidInputError("specs must be one sequence for all tasks, or one of the same length for each task.")
     return each
 
 
 def run_engine(
     engine: Engine,
     task: Task,
-    recipe: Recipe,
-    members: Sequence[Member],
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec],
     progress: Callable[[EpochReport], None] | None,
 ) -> list[TrainedNetwork]:
     """Drive an engine epoch by epoch until every network has stopped."""
-    runs = [_Run(member, recipe, held_out=task.validation is not None) for member in members]
+    runs = [_Run(spec, config, held_out=task.validation is not None) for spec in specs]
     active = list(range(len(runs)))
     epoch = 0
-    while active and epoch < recipe.max_epochs:
-        figures = engine.run_epochs(_epochs_at_once(epoch, task, recipe))
+    while active and epoch < config.max_epochs:
+        figures = engine.run_epochs(_epochs_at_once(epoch, task, config))
         validation = engine.validate() if task.validation is not None else None
         for report in figures:
             epoch += 1
             for position, index in enumerate(active):
                 runs[index].record(epoch, engine, position, report, validation)
         if progress is not None:
-            progress(_report(epoch, recipe, figures[-1], validation))
+            progress(_report(epoch, config, figures[-1], validation))
         going = [position for position, index in enumerate(active) if not runs[index].stopped]
         if 0 < len(going) < len(active):
             engine.retain(going)
@@ -166,20 +168,20 @@ def run_engine(
     return [run.result() for run in runs]
 
 
-def _epochs_at_once(epoch: int, task: Task, recipe: Recipe) -> int:
+def _epochs_at_once(epoch: int, task: Task, config: TrainingConfig) -> int:
     """Epochs until someone has to look at the weights: one where they may be the best, else up to a snapshot."""
-    if task.validation is not None or recipe.patience is not None:
+    if task.validation is not None or config.patience is not None:
         return 1
-    step = recipe.snapshot_every or EPOCHS_AT_ONCE
-    return min(step - epoch % step, EPOCHS_AT_ONCE, recipe.max_epochs - epoch)
+    step = config.snapshot_every or EPOCHS_AT_ONCE
+    return min(step - epoch % step, EPOCHS_AT_ONCE, config.max_epochs - epoch)
 
 
 @dataclass
 class _Run:
     """The bookkeeping of one network: history, the best epoch so far, and when to stop."""
 
-    member: Member
-    recipe: Recipe
+    spec: NetworkSpec
+    config: TrainingConfig
     held_out: bool
     history: History = field(default_factory=History)
     snapshots: dict[int, list[Layer]] = field(default_factory=dict)
@@ -199,7 +201,7 @@ class _Run:
         self._refuse_divergence(epoch, {"source loss": loss, "distance": distance, "validation loss": held_out})
         self.history.source_loss.append(loss)
         self.history.distance.append(distance)
-        watched, score = loss + self.member.weight * distance, (0.0, float(epoch))
+        watched, score = loss + self.spec.weight * distance, (0.0, float(epoch))
         if validation is not None:
             watched, accuracy = held_out, float(validation.accuracy[position])
             self.history.validation_loss.append(watched)
@@ -208,13 +210,13 @@ class _Run:
             else:
                 self.history.validation_accuracy.append(accuracy)
                 score = (accuracy, -watched)
-        if self.recipe.keep == "best" and self.held_out and score > self.best_score:
+        if self.config.keep == "best" and self.held_out and score > self.best_score:
             self.best_score, self.best_epoch, self.layers = score, epoch, engine.layers(position)
-        if self.recipe.snapshot_every and epoch % self.recipe.snapshot_every == 0:
+        if self.config.snapshot_every and epoch % self.config.snapshot_every == 0:
             self.snapshots[epoch] = engine.layers(position)
         if watched < self.lowest_loss:
             self.lowest_loss, self.lowest_epoch = watched, epoch
-        patience = self.recipe.patience
+        patience = self.config.patience
         if patience is not None and epoch - self.lowest_epoch >= patience:
             self.stopped = True
             self.finish(engine, position)
@@ -238,9 +240,9 @@ class _Run:
         for name, value in figures.items():
             if not value < LARGEST_LOSS:
                 raise DivergedError(
-                    f"training diverged: the {name} of the network with seed {self.member.seed} and weight "
-                    f"{self.member.weight:g} is {value:g} in epoch {epoch}; lower learning_rate"
-                    f"{'' if self.member.weight == 0 else ' or weight'}, or scale the features."
+                    f"training diverged: the {name} of the network with seed {self.spec.seed} and weight "
+                    f"{self.spec.weight:g} is {value:g} in epoch {epoch}; lower learning_rate"
+                    f"{'' if self.spec.weight == 0 else ' or weight'}, or scale the features."
                 )
 
 
@@ -249,11 +251,13 @@ def _as_arrays(layers: Sequence[Layer]) -> list[Layer]:
     return [Layer(*(part.cpu().numpy() if isinstance(part, Tensor) else part for part in layer)) for layer in layers]
 
 
-def _report(epoch: int, recipe: Recipe, figures: EpochFigures, validation: ValidationFigures | None) -> EpochReport:
+def _report(
+    epoch: int, config: TrainingConfig, figures: EpochFigures, validation: ValidationFigures | None
+) -> EpochReport:
     accuracy = float(validation.accuracy.mean()) if validation is not None else math.nan
     return EpochReport(
         epoch,
-        recipe.max_epochs,
+        config.max_epochs,
         len(figures.source_loss),
         float(figures.source_loss.mean()),
         float(figures.distance.mean()),

@@ -24,20 +24,20 @@ from momentalign.discrepancies.domain_pairs import Between, DomainWeights, mean_
 from momentalign.discrepancies.mmd import MMDLoss, stacked_median_betas, stacked_mmd
 from momentalign.discrepancies.several_domains import stacked_domains
 from momentalign.errors import InvalidInputError
-from momentalign.moments.sample import interval_length
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import (
     Distance,
     EpochFigures,
     LossName,
-    Member,
+    NetworkSpec,
     Optimizer,
-    Recipe,
     Rows,
     Task,
+    TrainingConfig,
     ValidationFigures,
     domain_sizes,
 )
+from momentalign.validation import check_interval
 
 __all__ = [
     "HUBER_DELTA",
@@ -72,16 +72,16 @@ class StackDistance:
 
     def __init__(
         self,
-        members: Sequence[Member],
+        specs: Sequence[NetworkSpec],
         adversaries: Sequence[Tensor] = (),
         *,
         mmd_rows: int | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        self.members = list(members)
+        self.specs = list(specs)
         self._adversaries = list(adversaries)
         self._mmd_rows, self._generator = mmd_rows, generator
-        self._groups = _group(members)
+        self._groups = _group(specs)
         self._kept: dict[str, Tensor] = {}
 
     @property
@@ -101,7 +101,7 @@ class StackDistance:
         for way, indices in self._groups.items():
             if len(indices) == source.shape[0]:
                 return self._compare(way, indices, source, target, sizes)
-            chosen = self._constant(f"{way} members", indices, source)
+            chosen = self._constant(f"{way} specs", indices, source)
             parts = source.index_select(0, chosen), target.index_select(0, chosen)
             values = values.index_put((chosen,), self._compare(way, indices, *parts, sizes))
         return values
@@ -122,7 +122,7 @@ class StackDistance:
         if way.between == "barycentre":
             raise InvalidInputError(
                 'between="barycentre" is a mean of moments, which only discrepancy="cmd" compares, got '
-                f'{self.members[indices[0]].distance!r}; try between="pairs" or discrepancy="cmd".'
+                f'{self.specs[indices[0]].distance!r}; try between="pairs" or discrepancy="cmd".'
             )
         samples = [*sources, target] if way.between == "pooled" else [*sources, *targets]
         return mean_of_pairs(
@@ -139,8 +139,8 @@ class StackDistance:
         self, way: _Way, indices: Sequence[int], sources: Sequence[Tensor], targets: Sequence[Tensor]
     ) -> Tensor:
         """The CMD of several domains: networks together where their orders are the same, else one by one."""
-        losses = [loss for loss in (self.members[index].distance for index in indices) if isinstance(loss, CMDLoss)]
-        scale = interval_length(losses[0].interval)
+        losses = [loss for loss in (self.specs[index].distance for index in indices) if isinstance(loss, CMDLoss)]
+        scale = check_interval(losses[0].interval)
         together = len({loss.n_moments for loss in losses}) == 1
         parts = [slice(None)] if together else [slice(place, place + 1) for place in range(len(losses))]
         return torch.cat(
@@ -165,7 +165,7 @@ class StackDistance:
         return self._kept[name]
 
     def _evaluate(self, key: str, indices: Sequence[int], source: Tensor, target: Tensor) -> Tensor:
-        distances = [self.members[index].distance for index in indices]
+        distances = [self.specs[index].distance for index in indices]
         if key.startswith("cmd"):
             return self._cmd(key, [d for d in distances if isinstance(d, CMDLoss)], source, target)
         if key.startswith("mmd"):
@@ -191,14 +191,14 @@ class StackDistance:
         return sample.index_select(1, chosen)
 
     def _adversaries_of(self, indices: Sequence[int], source: Tensor) -> list[Tensor]:
-        if len(indices) == len(self.members):
+        if len(indices) == len(self.specs):
             return self._adversaries
-        return [part.index_select(0, self._constant("dann members", indices, source)) for part in self._adversaries]
+        return [part.index_select(0, self._constant("dann specs", indices, source)) for part in self._adversaries]
 
     def _cmd(self, key: str, losses: Sequence[CMDLoss], source: Tensor, target: Tensor) -> Tensor:
         """All networks up to the highest order among them; each counts its own orders only."""
         orders = [loss.n_moments for loss in losses]
-        scale = interval_length(losses[0].interval)
+        scale = check_interval(losses[0].interval)
         terms = stacked_terms(source, target, max(orders), scale=scale, cross=losses[0].cross)
         if min(orders) == max(orders):
             return terms.sum(-1)
@@ -206,21 +206,21 @@ class StackDistance:
         return (terms * (torch.arange(max(orders), device=terms.device) < limits[:, None])).sum(-1)
 
 
-def _group(members: Sequence[Member]) -> dict[_Way, list[int]]:
+def _group(specs: Sequence[NetworkSpec]) -> dict[_Way, list[int]]:
     """Indices of the networks that can be computed together, by how."""
     groups: dict[_Way, list[int]] = {}
-    for index, member in enumerate(members):
-        if member.distance is not None and member.weight:
-            weights = member.domain_weights
+    for index, spec in enumerate(specs):
+        if spec.distance is not None and spec.weight:
+            weights = spec.domain_weights
             numbers = weights if isinstance(weights, str) else tuple(weights)
-            way = _Way(_key(member.distance, index), member.between, numbers)
+            way = _Way(_key(spec.distance, index), spec.between, numbers)
             groups.setdefault(way, []).append(index)
     return groups
 
 
 def _key(distance: Distance, index: int) -> str:
     if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data":
-        return f"cmd cross={distance.cross} scale={interval_length(distance.interval)}"
+        return f"cmd cross={distance.cross} scale={check_interval(distance.interval)}"
     if type(distance) is MMDLoss and distance.is_plain_gaussian:
         return "mmd"
     if type(distance) is MMDLoss and distance.has_median_widths:
@@ -230,15 +230,15 @@ def _key(distance: Distance, index: int) -> str:
     return "coral" if type(distance) is CORALLoss else f"call {index}"
 
 
-def adversaries(members: Sequence[Member], width: int, *, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+def adversaries(specs: Sequence[NetworkSpec], width: int, *, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
     """Return the domain classifiers of a stack, weights and biases from zero, to be trained; none where none is used.
 
     Each is a linear classifier of its own, whatever the state of the :class:`AdversarialLoss` that asks for it.
     """
-    if not any(type(member.distance) is AdversarialLoss for member in members):
+    if not any(type(spec.distance) is AdversarialLoss for spec in specs):
         return []
-    weight = torch.zeros(len(members), width, 1, dtype=dtype, device=device)
-    bias = torch.zeros(len(members), 1, 1, dtype=dtype, device=device)
+    weight = torch.zeros(len(specs), width, 1, dtype=dtype, device=device)
+    bias = torch.zeros(len(specs), 1, 1, dtype=dtype, device=device)
     return [weight.requires_grad_(), bias.requires_grad_()]
 
 
@@ -269,53 +269,51 @@ class BatchedEngine:
     def __init__(
         self,
         task: Task,
-        recipe: Recipe,
-        members: Sequence[Member],
+        config: TrainingConfig,
+        specs: Sequence[NetworkSpec],
         *,
         device: str = "cpu",
         dtype: torch.dtype | None = None,
     ) -> None:
         with _own_settings():
-            self._build(task, recipe, members, device, dtype)
+            self._build(task, config, specs, device, dtype)
 
     def _build(
-        self, task: Task, recipe: Recipe, members: Sequence[Member], device: str, dtype: torch.dtype | None
+        self, task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], device: str, dtype: torch.dtype | None
     ) -> None:
         self._device = open_device(device)
         if dtype is None:
             # Products of stacked and of single networks are rounded differently; in float64 nobody can tell.
             dtype = torch.float64 if self._device.type == "cpu" else torch.float32
         self._dtype = dtype
-        self._members = list(members)
-        self._epoch = recipe.epoch(task)
+        self._members = list(specs)
+        self._epoch = config.epoch(task)
         self._domains = (task.source_domains, task.target_domains) if task.has_several_domains else None
         self._source = RowReader(task.source, self._device, dtype)
         self._target = None if task.target is None else RowReader(task.target, self._device, dtype)
-        self._loss, self._accuracy = LOSSES[recipe.loss]
+        self._loss, self._accuracy = LOSSES[config.loss]
         self._labels = torch.as_tensor(task.labels, device=self._device)
         if task.validation is not None and task.validation_labels is not None:
             self._validation = RowReader(task.validation, self._device, dtype)
             self._validation_labels = torch.as_tensor(task.validation_labels, device=self._device)
             self._validation_rows = np.arange(task.validation.shape[0])
-        starts = [member.start(task, recipe) for member in members]
+        starts = [spec.start(task, config) for spec in specs]
         self._parameters = [
             torch.tensor(np.stack(values), dtype=dtype, device=self._device, requires_grad=True)
             for layer in zip(*starts, strict=True)
             for values in ([part.weight for part in layer], [part.bias[None] for part in layer])
         ]
-        self._adversaries = adversaries(members, recipe.hidden[-1], dtype=dtype, device=self._device)
-        self._optimizer = make_optimizer(recipe.optimizer, [*self._parameters, *self._adversaries])
+        self._adversaries = adversaries(specs, config.hidden[-1], dtype=dtype, device=self._device)
+        self._optimizer = make_optimizer(config.optimizer, [*self._parameters, *self._adversaries])
         self._decay = torch.optim.lr_scheduler.LambdaLR(
-            self._optimizer, lambda update: 1.0 / (1.0 + recipe.optimizer.decay * update)
+            self._optimizer, lambda update: 1.0 / (1.0 + config.optimizer.decay * update)
         )
         self._prepare()
 
     def _prepare(self) -> None:
         """Set what depends on which networks are left."""
         self._distance = StackDistance(self._members if self._target is not None else [], self._adversaries)
-        self._weights = torch.tensor(
-            [member.weight for member in self._members], dtype=self._dtype, device=self._device
-        )
+        self._weights = torch.tensor([spec.weight for spec in self._members], dtype=self._dtype, device=self._device)
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
         """Train every network for some epochs."""

@@ -27,7 +27,7 @@ from momentalign.networks.shallow import Matrix, activations, probabilities
 from momentalign.selection.grid import split_labelled
 from momentalign.selection.scores import nuclear_norm
 from momentalign.tables.table import Table
-from momentalign.training.config import LossName, Recipe, Task, TrainedNetwork
+from momentalign.training.config import LossName, Task, TrainedNetwork, TrainingConfig
 from momentalign.workflow.grid import Point
 from momentalign.workflow.summary import ClassFit, Fit, Truth, read_truth, summarise
 
@@ -70,13 +70,13 @@ class Classes:
         self,
         networks: Mapping[Point, TrainedNetwork],
         coefficients: Mapping[Point, float],
-        recipe: Recipe,
+        config: TrainingConfig,
         method: str,
         *,
         features: int,
     ) -> MANNClassifier:
         """Return the classifier of these networks."""
-        return _classifier(networks, coefficients, self.names, recipe, method, features=features)
+        return _classifier(networks, coefficients, self.names, config, method, features=features)
 
     def summarise(self, fit: Fit) -> dict[str, Any]:
         """Return everything but the settings."""
@@ -128,21 +128,21 @@ def _classifier(
     networks: Mapping[Point, TrainedNetwork],
     coefficients: Mapping[Point, float],
     classes: NDArray[Any],
-    recipe: Recipe,
+    config: TrainingConfig,
     method: str,
     *,
     features: int,
 ) -> MANNClassifier:
     """Return a classifier with these networks; its hidden activations are those of the largest coefficient."""
     model = MANNClassifier(
-        hidden=recipe.hidden,
+        hidden=config.hidden,
         discrepancy=None if method == "none" else method,
         weight="auto",
-        optimizer=recipe.optimizer.name,
-        learning_rate=recipe.optimizer.learning_rate,
-        batch_size=recipe.batch_size,
-        max_epochs=recipe.max_epochs,
-        patience=recipe.patience,
+        optimizer=config.optimizer.name,
+        learning_rate=config.optimizer.learning_rate,
+        batch_size=config.batch_size,
+        max_epochs=config.max_epochs,
+        patience=config.patience,
         random_state=0,
     )
     largest = max(coefficients, key=lambda point: coefficients[point])

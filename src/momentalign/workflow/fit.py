@@ -16,13 +16,13 @@ from typing import Any
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.domains import as_float32, joined_task, read_device
-from momentalign.moments.sample import read_order
+from momentalign.estimators.domains import as_float32, joined_task
 from momentalign.moments.streaming import Moments
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.tables.read import read_table
 from momentalign.tables.table import LabelKind, Table, quoted
-from momentalign.training.config import LossName, Optimizer, Recipe, Task
+from momentalign.training.config import LossName, Optimizer, Task, TrainingConfig
+from momentalign.validation import check_device, positive_int
 from momentalign.workflow.classification import Classes
 from momentalign.workflow.grid import Progress, grid_points, train_again, train_points
 from momentalign.workflow.model import TableModel, check_folder, save_model
@@ -184,25 +184,25 @@ def fit_tables(
     if source.labels is None:
         raise InvalidInputError(f"the source has no labels; name their column, for instance label={label!r}.")
     points = grid_points(None if method == "none" else method, seeds=seeds)
-    place = read_device(device)
+    place = check_device(device)
     preprocessor = Preprocessor(text=text, strict=strict).fit(source, X_target=target)
     rows, others = (as_float32(preprocessor.transform(part), "the table") for part in (source, target))
     learned = (Values if regression else Classes).read(source.labels, target, label=label, target_label=target_label)
     task = learned.task(rows, others, share=_share(rows.shape[0]))
-    recipe = _recipe(task, max_epochs, learned.loss)
-    networks, interrupted = train_points(points, task, recipe, device=place, progress=progress)
+    config = _config(task, max_epochs, learned.loss)
+    networks, interrupted = train_points(points, task, config, device=place, progress=progress)
     if not networks:
         raise KeyboardInterrupt
     coefficients = learned.choose(networks, task)
     if not interrupted and _is_worth_training_again(task):
         used = {point: networks[point] for point in coefficients}
-        again, interrupted = train_again(used, joined_task(task), recipe, device=place, progress=progress)
+        again, interrupted = train_again(used, joined_task(task), config, device=place, progress=progress)
     else:
         again = networks
-    estimator = learned.estimator(again, coefficients, recipe, method, features=rows.shape[1])
+    estimator = learned.estimator(again, coefficients, config, method, features=rows.shape[1])
     model = TableModel(estimator, preprocessor, Moments.of(others), label, id_column)
     fit = Fit(model, task, networks, coefficients, rows, others, interrupted)
-    settings = _settings(method, seeds, recipe, place, trained_again=again is not networks)
+    settings = _settings(method, seeds, config, place, trained_again=again is not networks)
     seconds = time.perf_counter() - started
     return FitResult(model, {**learned.summarise(fit), "settings": settings, "seconds": round(seconds, 2)})
 
@@ -211,9 +211,9 @@ def _refuse_bad_options(method: str, seeds: int, max_epochs: int | None) -> None
     """Say what cannot work before files are read."""
     if method not in METHODS:
         raise InvalidInputError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
-    read_order(seeds, "seeds", example="1")
+    positive_int(seeds, "seeds", example="1")
     if max_epochs is not None:
-        read_order(max_epochs, "max_epochs", example="100")
+        positive_int(max_epochs, "max_epochs", example="100")
 
 
 def _read_target(path: str | Path, label: str, target_label: str | None, id_column: str | None) -> Table:
@@ -233,17 +233,17 @@ def _share(rows: int) -> float:
     return max(1.0 - HELD_OUT, 1.0 - MOST_HELD_OUT / rows)
 
 
-def _recipe(task: Task, max_epochs: int | None, loss: LossName) -> Recipe:
+def _config(task: Task, max_epochs: int | None, loss: LossName) -> TrainingConfig:
     # Sparse rows as in the paper's reviews; on dense ones Adam is as good in a fraction of the epochs.
     optimizer = Optimizer("adagrad") if sparse.issparse(task.source) else Optimizer("adam", 0.003)
     # Nine trainings are worth compiling, however short each is.
-    recipe = Recipe(
+    config = TrainingConfig(
         hidden=(HIDDEN,), optimizer=optimizer, batch_size=BATCH, patience=PATIENCE, compiled=True, loss=loss
     )
     if max_epochs is None:
-        epochs = math.ceil(UPDATES / len(recipe.epoch(task)))
-        return replace(recipe, max_epochs=min(max(epochs, FEWEST_EPOCHS), MOST_EPOCHS))
-    return replace(recipe, max_epochs=max_epochs)
+        epochs = math.ceil(UPDATES / len(config.epoch(task)))
+        return replace(config, max_epochs=min(max(epochs, FEWEST_EPOCHS), MOST_EPOCHS))
+    return replace(config, max_epochs=max_epochs)
 
 
 def _is_worth_training_again(task: Task) -> bool:
@@ -251,15 +251,15 @@ def _is_worth_training_again(task: Task) -> bool:
     return bool(held_out > WORTH_TRAINING_AGAIN * (held_out + task.source.shape[0]))
 
 
-def _settings(method: str, seeds: int, recipe: Recipe, device: str, *, trained_again: bool) -> dict[str, Any]:
+def _settings(method: str, seeds: int, config: TrainingConfig, device: str, *, trained_again: bool) -> dict[str, Any]:
     return {
         "method": method,
         "seeds": seeds,
         "hidden": HIDDEN,
-        "optimizer": recipe.optimizer.name,
-        "learning_rate": recipe.optimizer.rate,
-        "batch_size": recipe.batch_size,
-        "max_epochs": recipe.max_epochs,
+        "optimizer": config.optimizer.name,
+        "learning_rate": config.optimizer.rate,
+        "batch_size": config.batch_size,
+        "max_epochs": config.max_epochs,
         "device": device,
         "trained_again": trained_again,
     }

@@ -20,7 +20,7 @@ import numpy as np
 
 from momentalign.estimators.combination import WEIGHTS
 from momentalign.estimators.mann import named_distance
-from momentalign.training.config import Member, Recipe, Task, TrainedNetwork
+from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import EpochReport, compile_ahead, train_stack
 
 __all__ = ["Point", "Progress", "cores", "grid_points", "in_order", "train_again", "train_points"]
@@ -63,16 +63,16 @@ class Point(NamedTuple):
     weight: float
     method: str | None
 
-    def member(self, *, width: int, n_moments: int = 5) -> Member:
+    def spec(self, *, width: int, n_moments: int = 5) -> NetworkSpec:
         """What training takes."""
-        return Member(self.seed, self.weight, named_distance(self.method, n_moments, width=width))
+        return NetworkSpec(self.seed, self.weight, named_distance(self.method, n_moments, width=width))
 
 
 class _Stack(NamedTuple):
     """Networks that are trained together, and where they stand in the grid."""
 
     task: Task
-    recipe: Recipe
+    config: TrainingConfig
     points: Sequence[Point]
 
 
@@ -93,17 +93,17 @@ def grid_points(method: str | None, *, seeds: int) -> list[Point]:
 
 
 def train_points(
-    points: Sequence[Point], task: Task, recipe: Recipe, *, device: str, progress: Progress | None = None
+    points: Sequence[Point], task: Task, config: TrainingConfig, *, device: str, progress: Progress | None = None
 ) -> tuple[dict[Point, TrainedNetwork], bool]:
     """Train all networks and return the finished ones, and whether an interrupt (^C) cut the training short."""
     together = [points] if device != "cpu" else [[point] for point in points]
-    return _train([_Stack(task, recipe, group) for group in together], device, progress)
+    return _train([_Stack(task, config, group) for group in together], device, progress)
 
 
 def train_again(
     networks: dict[Point, TrainedNetwork],
     whole: Task,
-    recipe: Recipe,
+    config: TrainingConfig,
     *,
     device: str,
     progress: Progress | None = None,
@@ -113,7 +113,7 @@ def train_again(
     for point, network in networks.items():
         epochs = int(np.argmin(network.history.validation_loss)) + 1
         # A patience of all epochs never stops a network, and has it look up after each.
-        stacks.append(_Stack(whole, replace(recipe, max_epochs=epochs, patience=epochs, keep="last"), [point]))
+        stacks.append(_Stack(whole, replace(config, max_epochs=epochs, patience=epochs, keep="last"), [point]))
     again, interrupted = _train(stacks, device, progress)
     kept = {point: replace(one, history=networks[point].history) for point, one in again.items()}
     return {**networks, **kept}, interrupted
@@ -123,7 +123,7 @@ def _train(
     stacks: Sequence[_Stack], device: str, progress: Progress | None
 ) -> tuple[dict[Point, TrainedNetwork], bool]:
     stop, speaking, interrupted = Event(), Lock(), False
-    done, most = [0] * len(stacks), [stack.recipe.max_epochs for stack in stacks]
+    done, most = [0] * len(stacks), [stack.config.max_epochs for stack in stacks]
 
     def show() -> None:
         if progress is not None:
@@ -138,7 +138,7 @@ def _train(
             show()
 
         stack = stacks[place]
-        networks = train_stack(stack.task, stack.recipe, _members(stack), device=device, progress=watch)
+        networks = train_stack(stack.task, stack.config, _members(stack), device=device, progress=watch)
         most[place] = done[place]
         show()
         return networks
@@ -147,7 +147,7 @@ def _train(
     pool = ThreadPoolExecutor(cores() if device == "cpu" else 1)
     try:
         for stack in stacks:
-            compile_ahead(stack.task, stack.recipe, _members(stack), device=device)
+            compile_ahead(stack.task, stack.config, _members(stack), device=device)
         for place in range(len(stacks)):
             futures.append(pool.submit(work, place))  # noqa: PERF401  (an interrupt keeps those before it)
         _wait(futures)
@@ -163,8 +163,8 @@ def _train(
     return finished, interrupted
 
 
-def _members(stack: _Stack) -> list[Member]:
-    return [point.member(width=stack.recipe.hidden[-1]) for point in stack.points]
+def _members(stack: _Stack) -> list[NetworkSpec]:
+    return [point.spec(width=stack.config.hidden[-1]) for point in stack.points]
 
 
 def _wait(futures: Sequence[Future[list[TrainedNetwork]]]) -> None:

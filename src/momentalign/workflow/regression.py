@@ -22,7 +22,7 @@ from momentalign.estimators.regressor import MANNRegressor
 from momentalign.networks.shallow import Matrix, outputs
 from momentalign.selection.grid import split_unlabelled
 from momentalign.tables.table import Table, shown
-from momentalign.training.config import LossName, Recipe, Task, TrainedNetwork
+from momentalign.training.config import LossName, Task, TrainedNetwork, TrainingConfig
 from momentalign.workflow.grid import Point
 from momentalign.workflow.summary import Fit, distances, network_name, network_rows, seen, shared, verdict_of_values
 
@@ -114,7 +114,7 @@ class Values:
         self,
         networks: Mapping[Point, TrainedNetwork],
         coefficients: Mapping[Point, float],
-        recipe: Recipe,
+        config: TrainingConfig,
         method: str,  # noqa: ARG002
         *,
         features: int,
@@ -122,14 +122,14 @@ class Values:
         """Return the regressor of the chosen network."""
         (point,) = coefficients
         model = MANNRegressor(
-            hidden=recipe.hidden,
+            hidden=config.hidden,
             discrepancy=point.method,
             weight=point.weight,
-            optimizer=recipe.optimizer.name,
-            learning_rate=recipe.optimizer.learning_rate,
-            batch_size=recipe.batch_size,
-            max_epochs=recipe.max_epochs,
-            patience=recipe.patience,
+            optimizer=config.optimizer.name,
+            learning_rate=config.optimizer.learning_rate,
+            batch_size=config.batch_size,
+            max_epochs=config.max_epochs,
+            patience=config.patience,
             random_state=point.seed,
         )
         model.n_features_in_ = features

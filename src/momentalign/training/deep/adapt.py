@@ -16,12 +16,12 @@ from torch.utils.data import DataLoader
 
 from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.sample import read_order
 from momentalign.training.deep.alignment import Schedule
 from momentalign.training.deep.lightning import kept_random_state, seed_everything
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.module import labelled, speaking_of_batches
 from momentalign.training.torch_engine import open_device
+from momentalign.validation import positive_int
 
 if TYPE_CHECKING:
     from momentalign.training.deep.alignment import Discrepancy
@@ -316,7 +316,7 @@ def _example(model: nn.Module, pairs: PairedLoader) -> Any:
 
 def _read_device(device: str, devices: int) -> dict[str, Any]:
     """The device in the words of Lightning."""
-    count = read_order(devices, "devices", example="1")
+    count = positive_int(devices, "devices", example="1")
     if device == "auto":
         return {"accelerator": "auto", "devices": count}
     opened = open_device(device)
@@ -333,10 +333,10 @@ def _trainer(
 
     callbacks: list[pl.Callback] = [] if last is None else [last]
     if patience is not None:
-        waited = read_order(patience, "patience")
+        waited = positive_int(patience, "patience")
         callbacks.append(pl.callbacks.EarlyStopping("validation_loss", patience=waited))
     return pl.Trainer(
-        max_epochs=read_order(max_epochs, "max_epochs"),
+        max_epochs=positive_int(max_epochs, "max_epochs"),
         callbacks=callbacks,
         plugins=[SafetensorsIO()],
         enable_checkpointing=last is not None,

@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.sample import read_order
 from momentalign.networks.layers import find_layer, recorded
 from momentalign.training.deep.alignment import read_layers
 from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, inputs_of, labelled
+from momentalign.validation import positive_int
 
 __all__ = ["ADDA", "Encoder", "find_encoder", "fresh_weights", "read_one_layer"]
 
@@ -277,7 +277,7 @@ class ADDA(DeepAdaptation):
 def _discriminator(sizes: Sequence[int]) -> nn.Sequential:
     layers: list[nn.Module] = []
     for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, read_order(outputs, "hidden", example="500")), nn.ReLU()]
+        layers += [nn.Linear(inputs, positive_int(outputs, "hidden", example="500")), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
 
 

@@ -25,8 +25,8 @@ from torch import Tensor
 
 from momentalign.errors import DamagedFileError, InvalidTypeError
 from momentalign.files import read_folder, write_folder
-from momentalign.moments.sample import read_order
 from momentalign.training.deep.lightning import pl
+from momentalign.validation import positive_int
 
 __all__ = ["LastCheckpoint", "SafetensorsIO", "pack", "unpack"]
 
@@ -163,7 +163,7 @@ class LastCheckpoint(pl.callbacks.Checkpoint):
 
     def __init__(self, folder: str | Path, *, every: int | None = 100) -> None:
         self.folder = Path(folder)
-        self.every = None if every is None else read_order(every, "every", example="100")
+        self.every = None if every is None else positive_int(every, "every", example="100")
         self._saved_step = -1
 
     @property

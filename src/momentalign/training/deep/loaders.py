@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.moments.sample import read_order
 from momentalign.training.deep.lightning import RandomState, kept_random_state
 from momentalign.training.deep.ranks import gathered, number_of_ranks, of_this_rank, sharded
+from momentalign.validation import positive_int
 
 __all__ = ["PairedLoader"]
 
@@ -51,7 +51,7 @@ class PairedLoader:
 
     def __init__(self, source_loader: Iterable[Any], target_loader: Iterable[Any], *, steps: int | None = None) -> None:
         self._sides = [_Side(source_loader, "source_loader"), _Side(target_loader, "target_loader")]
-        self._steps = None if steps is None else read_order(steps, "steps", example="100")
+        self._steps = None if steps is None else positive_int(steps, "steps", example="100")
         self._position = 0
         self._pending: Mapping[str, Any] | None = None
         self._random: RandomState | None = None

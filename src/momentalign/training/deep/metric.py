@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.sample import interval_length, read_order
+from momentalign.validation import check_interval, positive_int
 
 try:
     from torchmetrics import Metric
@@ -70,10 +70,10 @@ class MomentMetric(Metric):
         process_group: Any = None,
     ) -> None:
         super().__init__(process_group=process_group)
-        self.width = read_order(width, "width", example="64")
-        self.n_moments = read_order(n_moments, "n_moments")
+        self.width = positive_int(width, "width", example="64")
+        self.n_moments = positive_int(n_moments, "n_moments")
         self.interval = interval
-        self._length = interval_length(interval)
+        self._length = check_interval(interval)
         for domain in ("source", "target"):
             empty = torch.zeros(self.n_moments + 1, self.width, dtype=torch.float64)
             self.add_state(domain, default=empty, dist_reduce_fx=merge_samples)

@@ -91,7 +91,7 @@ def test_every_method_runs_is_kept_and_reported(short, features, journal):
 def test_alignment_has_a_part_in_every_aligned_method(method, short, features):
     cell = {"method": method, "source": "amazon", "target": "webcam", "seed": 0}
     task, _ = object_cells._task(cell, features)
-    members = [object_cells._member(cell), object_cells.Member(0)]
+    members = [object_cells._member(cell), object_cells.NetworkSpec(0)]
     stack = object_heads._Stack(task, members, METHODS[method].recipe, "cpu")
     for _ in range(5):
         stack.update()

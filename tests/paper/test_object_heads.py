@@ -11,7 +11,7 @@ from momentalign.discrepancies.central_moment import CMDLoss, cmd
 from momentalign.errors import DivergedError
 from momentalign.paper import object_heads
 from momentalign.paper.object_heads import HeadRecipe, HeadTask, seconds_per_update, train_heads
-from momentalign.training.config import Member, Optimizer
+from momentalign.training.config import NetworkSpec, Optimizer
 
 RECIPE = HeadRecipe(hidden=16, dropout=0.5, patience=100, max_updates=400)
 
@@ -27,18 +27,18 @@ def make_task(shift=1.0, views=1, n_target=90, seed=0):
 
 
 def stack(members=None, recipe=RECIPE, **options):
-    return object_heads._Stack(make_task(**options)[0], members or [Member(0)], recipe, "cpu")
+    return object_heads._Stack(make_task(**options)[0], members or [NetworkSpec(0)], recipe, "cpu")
 
 
 def test_a_head_learns_and_stops_when_the_source_gets_no_better():
     task, truth = make_task()
     recipe = replace(RECIPE, patience=300, max_updates=3000)
-    (head,) = train_heads(task, [Member(0)], recipe)
+    (head,) = train_heads(task, [NetworkSpec(0)], recipe)
     assert (head.predictions == truth).mean() > 0.9
-    (short,) = train_heads(task, [Member(0)], replace(recipe, patience=100))
+    (short,) = train_heads(task, [NetworkSpec(0)], replace(recipe, patience=100))
     assert 100 < short.updates <= head.updates - 200
     assert head.updates < 3000
-    (limited,) = train_heads(task, [Member(0)], replace(RECIPE, max_updates=33))
+    (limited,) = train_heads(task, [NetworkSpec(0)], replace(RECIPE, max_updates=33))
     assert limited.updates == 33
 
 
@@ -46,7 +46,7 @@ def test_a_head_learns_and_stops_when_the_source_gets_no_better():
 def test_a_head_depends_neither_on_its_neighbours_nor_on_their_stopping(follow_at):
     task, _ = make_task()
     recipe = replace(RECIPE, patience=50, follow_at=follow_at)
-    members = [Member(0), Member(1), Member(0, 1.0, CMDLoss()), Member(1, 1.0, CMDLoss())]
+    members = [NetworkSpec(0), NetworkSpec(1), NetworkSpec(0, 1.0, CMDLoss()), NetworkSpec(1, 1.0, CMDLoss())]
     together = train_heads(task, members, recipe)
     alone = [train_heads(task, [member], recipe)[0] for member in members]
     for one, other in zip(together, alone, strict=True):
@@ -67,7 +67,7 @@ def test_classes_are_balanced_and_the_smaller_domain_repeated():
 
 
 def test_classes_follow_what_each_head_finds_in_the_target():
-    members = [Member(seed, 1.0, CMDLoss()) for seed in range(2)]
+    members = [NetworkSpec(seed, 1.0, CMDLoss()) for seed in range(2)]
     trained = stack(members, replace(RECIPE, optimizer=Optimizer("adam")), n_target=93)
     trained._target[:, :60] = trained._target[:, :1]  # two thirds of the target are of one class
     for _ in range(100):
@@ -89,16 +89,16 @@ def test_classes_follow_what_each_head_finds_in_the_target():
 def test_classes_are_followed_once_and_from_the_update_it_is_asked_for(monkeypatch):
     followed = []
     monkeypatch.setattr(object_heads._Stack, "follow", lambda self: followed.append(self))
-    train_heads(make_task()[0], [Member(0)], replace(RECIPE, follow_at=7, max_updates=6))
+    train_heads(make_task()[0], [NetworkSpec(0)], replace(RECIPE, follow_at=7, max_updates=6))
     assert followed == []
-    train_heads(make_task()[0], [Member(0)], replace(RECIPE, follow_at=7, max_updates=50))
+    train_heads(make_task()[0], [NetworkSpec(0)], replace(RECIPE, follow_at=7, max_updates=50))
     assert len(followed) == 1
 
 
 def test_the_update_is_the_gradient_of_loss_and_distance_of_repeated_rows():
     """Rows that are repeated are computed once; the result is that of computing all."""
     recipe = replace(RECIPE, dropout=0.0, optimizer=Optimizer("sgd", 0.5, momentum=0.0))
-    trained = stack([Member(3, 2.0, CMDLoss())], recipe)
+    trained = stack([NetworkSpec(3, 2.0, CMDLoss())], recipe)
     bottom, bias, top, top_bias = (part.detach().clone().requires_grad_() for part in trained._parameters)
     task, rows = make_task()[0], trained._rows
     source, target = (torch.tensor(sample[0], dtype=torch.float32) for sample in (task.source, task.target))
@@ -121,7 +121,7 @@ def test_the_learning_rate_decays_with_every_update():
 
 
 def test_dropout_leaves_out_its_part_and_keeps_the_mean():
-    trained = stack([Member(0), Member(1), Member(0)], replace(RECIPE, dropout=0.8))
+    trained = stack([NetworkSpec(0), NetworkSpec(1), NetworkSpec(0)], replace(RECIPE, dropout=0.8))
     hidden = torch.ones(3, 2000, 16)
     thinned = trained._thinned(hidden)
     assert thinned.unique().tolist() == pytest.approx([0.0, 5.0])
@@ -149,8 +149,8 @@ def test_a_head_that_diverges_is_named():
     task, _ = make_task()
     broken = task._replace(target=np.full_like(task.target, np.nan))
     with pytest.raises(DivergedError, match="left the finite numbers; lower the learning rate"):
-        train_heads(broken, [Member(0, 1.0, CMDLoss())], RECIPE)
+        train_heads(broken, [NetworkSpec(0, 1.0, CMDLoss())], RECIPE)
 
 
 def test_updates_are_timed():
-    assert 0 < seconds_per_update(make_task()[0], [Member(0)], RECIPE) < 5
+    assert 0 < seconds_per_update(make_task()[0], [NetworkSpec(0)], RECIPE) < 5

@@ -5,16 +5,16 @@ import pytest
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.validation import read_features, read_labels, read_probabilities, read_row_values, read_stack
+from momentalign.validation import check_features, check_probabilities, check_row_values, check_stack, read_labels
 
 
 def test_rounded_probabilities_lose_their_rounding():
     logits = np.random.default_rng(0).normal(size=(50, 31)).astype(np.float16)
     rounded = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    read = read_probabilities(rounded.astype(np.float16), "probabilities")
+    read = check_probabilities(rounded.astype(np.float16), "probabilities")
     assert read.dtype == np.float64
     assert read.sum(axis=1) == pytest.approx(1.0, abs=1e-15)
-    assert read_probabilities([[-1e-4, 1.0]], "probabilities").tolist() == [[0.0, 1.0]]
+    assert check_probabilities([[-1e-4, 1.0]], "probabilities").tolist() == [[0.0, 1.0]]
 
 
 @pytest.mark.parametrize(
@@ -30,18 +30,18 @@ def test_rounded_probabilities_lose_their_rounding():
 )
 def test_probabilities_are_checked(values, message):
     with pytest.raises(InvalidInputError, match=message):
-        read_probabilities(values, "p")
+        check_probabilities(values, "p")
 
 
 def test_values_that_are_no_numbers_are_of_a_wrong_type():
     with pytest.raises(InvalidTypeError, match="p must be an array of numbers, got list"):
-        read_probabilities([["a", "b"]], "p")
+        check_probabilities([["a", "b"]], "p")
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (0, 3, 2), (2, 0, 2), (2, 3, 1)])
 def test_stacks_are_checked(shape):
     with pytest.raises(InvalidInputError, match=r"p must have shape \(models, rows, classes\)"):
-        read_stack(np.ones(shape), "p")
+        check_stack(np.ones(shape), "p")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_labels_are_checked(labels, error, message):
 )
 def test_row_values_are_checked(values, rows, message):
     with pytest.raises(InvalidInputError, match=message):
-        read_row_values(values, "w", rows=rows)
+        check_row_values(values, "w", rows=rows)
 
 
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_matrix, sparse.csc_array])
 def test_features_stay_sparse_or_dense(kind):
     rows = [[0.0, 1.0], [2.0, 0.0]]
-    read = read_features(kind(rows), "x")
+    read = check_features(kind(rows), "x")
     assert sparse.issparse(read) == (kind is not np.array)
     assert (read.toarray() if sparse.issparse(read) else read).tolist() == rows
 
@@ -84,10 +84,10 @@ def test_features_stay_sparse_or_dense(kind):
 @pytest.mark.parametrize("values", [[1.0, 2.0], np.empty((0, 2)), np.empty((2, 0))])
 def test_features_need_rows_and_columns(values):
     with pytest.raises(InvalidInputError, match=r"x must have shape \(rows, width\)"):
-        read_features(values, "x")
+        check_features(values, "x")
 
 
 @pytest.mark.parametrize("kind", [np.array, sparse.csr_matrix])
 def test_features_must_be_finite(kind):
     with pytest.raises(InvalidInputError, match="x holds NaN or infinity"):
-        read_features(kind([[0.0, math.nan]]), "x")
+        check_features(kind([[0.0, math.nan]]), "x")
