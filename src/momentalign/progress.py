@@ -8,12 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from momentalign.training.stack import EpochReport
+__all__ = ["EpochReport", "counting_progress", "search_progress", "training_progress"]
 
-__all__ = ["counting_progress", "search_progress", "training_progress"]
+
+class EpochReport(NamedTuple):
+    """What a progress display may show after an epoch: means over the networks that still train."""
+
+    epoch: int
+    max_epochs: int
+    training: int
+    source_loss: float
+    distance: float
+    validation_accuracy: float
 
 
 @contextmanager

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from momentalign.progress import counting_progress, describe, training_progress
-from momentalign.training.stack import EpochReport
+from momentalign.progress import EpochReport, counting_progress, describe, training_progress
 
 
 @pytest.mark.parametrize("terminal", [False, True])

@@ -37,7 +37,8 @@ cases = [
 ]
 for kind, optimizer, distance in cases:
     task = Task(rows[kind][0], labels, rows[kind][1], 3, rows[kind][0][:5], labels[:5])
-    config = TrainingConfig(hidden=(3,), optimizer=Optimizer(optimizer, decay=0.1 if optimizer == "sgd" else 0.0), batch_size=7)
+    rule = Optimizer(optimizer, decay=0.1 if optimizer == "sgd" else 0.0)
+    config = TrainingConfig(hidden=(3,), optimizer=rule, batch_size=7)
     specs = [NetworkSpec(1, 2.0, distance)]
     ours = CompiledEngine(CompiledTask(task, config), task, config, specs)
     exact = BatchedEngine(task, config, specs)

@@ -238,22 +238,22 @@ def curves(
 
 def strip(rows: Sequence[Strip], *, title: str) -> Picture:
     """Draw every run of every row as a dot, the median as a stroke and the paper's one run as a diamond."""
-    every = [value for row in rows for value in (*row.values, row.paper) if value is not None]
+    every = [value for one in rows for value in (*one.values, one.paper) if value is not None]
     low = np.floor(20 * min(every) - 0.2) / 20
     frame = Frame(
         x_range=(low, 1), y_range=(0, len(rows)), height=54 * len(rows) + 44, left=58, right=22, top=4, bottom=40
     )
     x_ticks = [(at, f"{100 * at:.0f} %") for at in ticks(low, 1, count=4)]
     parts = [axes(frame, x_ticks=x_ticks, x_label="accuracy on the target")]
-    for index, row in enumerate(rows):
+    for index, one in enumerate(rows):
         middle = float(frame.y(len(rows) - index - 0.5))
-        across, median = frame.x(row.values), float(frame.x(row.median))
-        parts.append(label(frame.left - 10, middle + 4, row.name, "ma-heading", anchor="end"))
+        across, median = frame.x(one.values), float(frame.x(one.median))
+        parts.append(label(frame.left - 10, middle + 4, one.name, "ma-heading", anchor="end"))
         parts.append(rule(frame.left, middle, frame.right_edge, middle, "ma-rule"))
-        parts.append(marks(across, np.full(len(across), middle), "h0", f"ma-run {row.css}"))
-        parts.append(rule(median, middle - 14, median, middle + 14, f"ma-median {row.css}"))
-        if row.paper is not None:
-            parts.append(marks([float(frame.x(row.paper))], [middle], DIAMOND, "ma-paper"))
+        parts.append(marks(across, np.full(len(across), middle), "h0", f"ma-run {one.css}"))
+        parts.append(rule(median, middle - 14, median, middle + 14, f"ma-median {one.css}"))
+        if one.paper is not None:
+            parts.append(marks([float(frame.x(one.paper))], [middle], DIAMOND, "ma-paper"))
     return Picture(frame.width, frame.height, title, Markup("").join(parts))
 
 

@@ -1,6 +1,7 @@
 """Training on data larger than memory: rows arrive in chunks, in order, and leave again (Algorithm 1).
 
-Batches are cut from the stream of rows as :func:`~momentalign.training.config.batches` cuts them from a matrix, and paired
+Batches are cut from the stream of rows as :func:`~momentalign.training.config.batches` cuts them from a matrix,
+and paired
 as Section 6.3 of Zellinger et al. (2019) pairs them, whatever the chunks they came in: the size of a chunk changes time
 and memory, and no bit of the network. No more rows are held than a chunk of each domain, a block of batches and the
 held-out ones.
@@ -25,6 +26,7 @@ from scipy import sparse
 
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
+from momentalign.progress import EpochReport, run_engine
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, is_compilable
 from momentalign.training.config import (
     Engine,
@@ -35,7 +37,6 @@ from momentalign.training.config import (
     TrainingConfig,
     ValidationFigures,
 )
-from momentalign.training.stack import EpochReport, run_engine
 from momentalign.training.torch_engine import BatchedEngine, RowReader
 
 __all__ = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import Layer
+from momentalign.progress import EpochReport
 from momentalign.training.compiled_engine import (
     CompiledEngine,
     CompiledTask,
@@ -37,24 +37,13 @@ from momentalign.training.config import (
 from momentalign.training.grouped import GroupedEngine, are_alike
 from momentalign.training.torch_engine import BatchedEngine
 
-__all__ = ["EpochReport", "compile_ahead", "run_engine", "train_stack", "train_tasks"]
+__all__ = ["compile_ahead", "run_engine", "train_stack", "train_tasks"]
 
 
 # A loss or a weight beyond this, or one that is not a number, is none any more.
 LARGEST_LOSS = 1e12
 # Few enough that a progress bar moves and an interrupt is heard.
 EPOCHS_AT_ONCE = 50
-
-
-class EpochReport(NamedTuple):
-    """What a progress display may show after an epoch: means over the networks that still train."""
-
-    epoch: int
-    max_epochs: int
-    training: int
-    source_loss: float
-    distance: float
-    validation_accuracy: float
 
 
 def train_stack(
