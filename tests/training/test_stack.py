@@ -7,9 +7,10 @@ import torch
 import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import initial_layers, outputs
-from momentalign.progress import EpochReport, train_stack
+from momentalign.progress import EpochReport
 from momentalign.training import stack
 from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
+from momentalign.training.stack import train_stack
 
 DISTANCES = [
     None,

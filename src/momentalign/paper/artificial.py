@@ -20,8 +20,9 @@ from momentalign.discrepancies.central_moment import CMDLoss, cmd_terms
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, activations, outputs
 from momentalign.paper.problems import Problem
-from momentalign.progress import EpochReport, train_stack
+from momentalign.progress import EpochReport
 from momentalign.training.config import NetworkSpec, Optimizer, OptimizerName, Task, TrainedNetwork, TrainingConfig
+from momentalign.training.stack import train_stack
 
 __all__ = ["OURS", "PAPER", "SETTINGS", "Setting", "find_setting", "label_free_score", "run", "train"]
 

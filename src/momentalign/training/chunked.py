@@ -26,7 +26,7 @@ from scipy import sparse
 
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
-from momentalign.progress import EpochReport, run_engine
+from momentalign.progress import EpochReport
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, is_compilable
 from momentalign.training.config import (
     Engine,
@@ -37,6 +37,7 @@ from momentalign.training.config import (
     TrainingConfig,
     ValidationFigures,
 )
+from momentalign.training.stack import run_engine
 from momentalign.training.torch_engine import BatchedEngine, RowReader
 
 __all__ = [

@@ -20,8 +20,9 @@ import numpy as np
 
 from momentalign.estimators.combination import WEIGHTS
 from momentalign.estimators.mann import named_distance
-from momentalign.progress import EpochReport, compile_ahead, train_stack
+from momentalign.progress import EpochReport
 from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
+from momentalign.training.stack import compile_ahead, train_stack
 
 __all__ = ["Point", "Progress", "cores", "grid_points", "in_order", "train_again", "train_points"]
 
