@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from momentalign.errors import MomentAlignError
-from momentalign.files import read_folder, unpack_tensors
+from momentalign.files import read_folder
 from momentalign.tables.read import read_chunks, read_table
+from momentalign.tensors import unpack_tensors
 
 __all__ = ["SEEDS", "TARGETS", "try_bytes"]
 

@@ -1,50 +1,54 @@
-"""Files that are whole at any moment: the old content or the new one, whatever happens in between.
+"""Files: whole at any moment, checked before they are used, never executed.
 
-Folders of numbers: arrays in safetensors, the rest in a JSON manifest, digests checked before anything is built.
+A *file* is written beside its path, flushed and renamed: whatever happens, its old or its new content is there.
 
-Order of writing: arrays under a name that holds their digest, then the manifest that names them, each to a temporary
-file that is flushed and renamed. At any moment the folder holds a whole model, the old or the new one.
-Order of reading: read, check digests, check schema, build. Nothing in a folder is ever executed.
-
-The arrays of a safetensors file, as windows on its bytes: nothing is copied, nothing is believed.
-
-The format: the length of a header in eight bytes, the header in JSON, then the numbers. Tensors must follow each other
-without a gap or an overlap up to the last byte, and no name may stand twice, so that every reader sees the same.
+A *folder* holds a model: arrays in a safetensors file named after its digest, and a JSON manifest that names it. The
+manifest is renamed last, so at any moment the folder holds a whole model, the old or the new one, whoever writes.
+Reading checks digests before anything is parsed. Only files that momentalign wrote are replaced or removed.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 import re
+import secrets
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
-from typing import IO, Any, TypeGuard
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.tensors import strict_json, unpack_tensors
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = [
+    "check_folder",
     "flush_folder",
     "read_folder",
-    "read_header",
     "remove_leftovers",
     "replace_file",
-    "strict_json",
-    "unpack_tensors",
     "whole_file",
     "write_folder",
 ]
 
-RANDOM_LETTERS = 8  # that tempfile gives to a name
+POSIX = os.name == "posix"
+# A file that is being written is called ".NAME.momentalign-" and so many random letters.
+UNFINISHED = ".momentalign-"
+RANDOM_LETTERS = 16
+
+
+# Files
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -60,21 +64,33 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     What a killed writer of the same file left is removed first.
     """
     remove_leftovers(path.parent, escape(path.name))
-    handle, temporary = _temporary(path)
-    with _still_locked(handle):
-        try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            umask = os.umask(0)
-            os.umask(umask)
-            Path(temporary).chmod(0o666 & ~umask)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+    handle, unfinished = _open_beside(path)
+    # A copy of the handle keeps the lock while the file is closed and renamed; Windows renames no open file.
+    lock = os.dup(handle) if POSIX else None
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    finally:
+        if lock is not None:
+            os.close(lock)
     flush_folder(path.parent)
+
+
+def _open_beside(path: Path) -> tuple[int, Path]:
+    """Make a locked file beside a path, with the rights that the system gives to new files."""
+    while True:
+        unfinished = path.with_name(f".{path.name}{UNFINISHED}{secrets.token_hex(RANDOM_LETTERS // 2)}")
+        handle = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
+        # Before it was locked another process may have taken it for a leftover.
+        if _lock(handle) and os.fstat(handle).st_nlink:
+            return handle, unfinished
+        os.close(handle)
 
 
 def remove_leftovers(folder: Path, names: str) -> None:
@@ -82,50 +98,25 @@ def remove_leftovers(folder: Path, names: str) -> None:
 
     A living writer holds a lock on its file, which ends with its process however that ends.
     """
-    for leftover in folder.glob(f".{names}.{'[a-z0-9_]' * RANDOM_LETTERS}"):
+    for leftover in folder.glob(f".{names}{UNFINISHED}{'[0-9a-f]' * RANDOM_LETTERS}"):
         with suppress(OSError), leftover.open("r+b") as file:
             if _lock(file.fileno()):
                 leftover.unlink()
 
 
-def _temporary(path: Path) -> tuple[int, str]:
-    """Open a locked file beside a path; one that another process took for a leftover before the lock is let go."""
-    while True:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        if _lock(handle) and os.fstat(handle).st_nlink:
-            return handle, temporary
-        os.close(handle)
-
-
 def _lock(handle: int) -> bool:
-    """Take the lock of an open file if nobody holds it."""
-    if os.name != "posix":
-        return True  # Windows does not remove files that are open.
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
+    """Take the lock of an open file if nobody holds it; Windows needs none, as it removes no open file."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
     return True
-
-
-@contextmanager
-def _still_locked(handle: int) -> Iterator[None]:
-    """Keep the lock of a file while it is closed and renamed."""
-    if os.name != "posix":
-        yield
-        return
-    kept = os.dup(handle)
-    try:
-        yield
-    finally:
-        os.close(kept)
 
 
 def flush_folder(folder: Path) -> None:
     """Make names of new files in a folder last."""
-    if os.name != "posix":
+    if not POSIX:
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -134,128 +125,71 @@ def flush_folder(folder: Path) -> None:
         os.close(handle)
 
 
-# Types that numpy has too.
-TYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BOOL": "?",
-    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1",
-}  # fmt: skip
-LENGTH = 8
-NOTES = "__metadata__"
-
-
-def unpack_tensors(packed: bytearray) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a safetensors file by their names; they share its memory.
-
-    Examples
-    --------
-    >>> from safetensors.numpy import save
-    >>> unpack_tensors(bytearray(save({"bias": np.arange(3.0)})))
-    {'bias': array([0., 1., 2.])}
-    """
-    header, start = read_header(packed)
-    header.pop(NOTES, None)
-    arrays: dict[str, NDArray[Any]] = {}
-    place = 0
-    for name, entry in sorted(header.items(), key=lambda item: _offsets(*item)):
-        begin, end = _offsets(name, entry)
-        if begin != place:
-            raise ValueError(f"tensor {name!r:.80} does not begin where the one before it ends")
-        arrays[name] = _window(packed, start, name, entry)
-        place = end
-    if start + place != len(packed):
-        raise ValueError(f"its tensors take {place} bytes of {len(packed) - start}")
-    return arrays
-
-
-def read_header(packed: bytes | bytearray) -> tuple[dict[str, Any], int]:
-    """Return the header of a safetensors file and where its numbers begin; `packed` may end there."""
-    start = LENGTH + int.from_bytes(packed[:LENGTH], "little")
-    if not LENGTH < start <= len(packed):
-        raise ValueError(f"its header should take {start - LENGTH} of {len(packed)} bytes")
-    header = strict_json(packed[LENGTH:start])
-    if not isinstance(header, dict):
-        raise ValueError("its header names no tensors")
-    return header, start
-
-
-def strict_json(content: bytes | bytearray) -> Any:
-    """Read JSON that means the same to every reader: no name twice, finite numbers, any nesting or a ValueError."""
-    try:
-        text = content.decode("utf-8")
-        return json.loads(text, object_pairs_hook=_refuse_duplicates, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("a key stands twice")
-    return result
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a number of JSON")
-
-
-def _offsets(name: str, entry: Any) -> tuple[int, int]:
-    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
-    if not (_are_sizes(offsets) and len(offsets) == 2):
-        raise ValueError(f"tensor {name!r:.80} has no beginning and end")
-    return offsets[0], offsets[1]
-
-
-def _window(packed: bytearray, start: int, name: str, entry: dict[str, Any]) -> NDArray[Any]:
-    shape, kind, (begin, end) = entry.get("shape"), entry.get("dtype"), _offsets(name, entry)
-    if not (isinstance(kind, str) and kind in TYPES and _are_sizes(shape)):
-        raise ValueError(f"tensor {name!r:.80} has no type and shape that are known")
-    dtype = np.dtype(TYPES[kind])
-    if math.prod(shape) * dtype.itemsize != end - begin or start + end > len(packed):
-        raise ValueError(f"tensor {name!r:.80} has another size than its shape says")
-    values = np.frombuffer(packed, dtype, math.prod(shape), start + begin if end > begin else 0)
-    return np.require(values.reshape(shape), requirements="A")
-
-
-def _are_sizes(numbers: Any) -> TypeGuard[list[int]]:
-    return isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
-
+# Folders
 
 MANIFEST = "manifest.json"
+WEIGHTS = re.compile(r"weights-([0-9a-f]{16})\.safetensors")
 FORMAT = "momentalign model"
 FORMAT_VERSION = 1
 # A manifest is a page of text; anything larger is not one of ours.
 LARGEST_MANIFEST = 64 * 2**20
+FORMAT_LINE = f'"format": "{FORMAT}"'.encode()
 # In a manifest only its own digest stands so far to the left.
 DIGEST_LINE = re.compile(rb'\n "digest": "([0-9a-f]{64})",')
 # A link could lead anywhere, and a pipe would wait for a writer.
 FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 
-Arrays = Mapping[str, NDArray[Any]]
 
-
-def write_folder(path: str | Path, arrays: Arrays, description: Mapping[str, Any]) -> None:
-    """Write arrays and a JSON description to a folder, replacing what it held in one step."""
+def write_folder(path: str | Path, arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> None:
+    """Write arrays and a JSON description to a folder, replacing the model it held in one step."""
     from safetensors.numpy import save
 
     folder = Path(path)
     packed = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     digest = hashlib.sha256(packed).hexdigest()
-    name = f"weights-{digest[:16]}.safetensors"
+    weights = folder / f"weights-{digest[:16]}.safetensors"
     body = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "files": {name: digest},
+        "files": {weights.name: digest},
         "bytes": len(packed),
         "description": dict(description),
     }
-    try:
-        with _undone_on_error(folder, name, sealed := _seal(body)):
-            replace_file(folder / name, packed)
-            replace_file(folder / MANIFEST, sealed)
+    manifest = _seal(body)
+    with _naming_failures(folder), _only_writer(folder) as made:
+        earlier = _earlier_weights(folder)
+        try:
+            replace_file(weights, packed)
+            replace_file(folder / MANIFEST, manifest)
+        except BaseException:
+            if not (folder / MANIFEST).is_file() or (folder / MANIFEST).read_bytes() != manifest:
+                if weights not in earlier:
+                    weights.unlink(missing_ok=True)
+                if made:
+                    folder.rmdir()
+            raise
         remove_leftovers(folder, "weights-*.safetensors")
-        for stale in folder.glob("weights-*.safetensors"):
-            if stale.name != name:
+        for stale in earlier:
+            if stale != weights:
                 stale.unlink()
+
+
+def check_folder(path: str | Path) -> None:
+    """Refuse a folder that :func:`write_folder` would, before minutes are spent on training; nothing is left behind."""
+    folder = Path(path)
+    existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    with _naming_failures(folder):
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+        if existing == folder:
+            with _folder_lock(folder, shared=True):
+                _earlier_weights(folder)
+
+
+@contextmanager
+def _naming_failures(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(
@@ -264,20 +198,68 @@ def write_folder(path: str | Path, arrays: Arrays, description: Mapping[str, Any
 
 
 @contextmanager
-def _undone_on_error(folder: Path, name: str, sealed: bytes) -> Iterator[None]:
-    """Make a folder; on any error remove it and the new weights again, unless the new manifest names them already."""
-    made, kept = not folder.exists(), (folder / name).exists()
-    folder.mkdir(parents=True, exist_ok=True)
+def _only_writer(folder: Path) -> Iterator[bool]:
+    """Keep other writers out of a folder, which is made where it is missing; yield whether it was."""
+    while True:
+        made = not folder.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        with _folder_lock(folder, shared=False) as still_there:
+            if still_there:
+                yield made
+                return
+
+
+@contextmanager
+def _folder_lock(folder: Path, *, shared: bool) -> Iterator[bool]:
+    """Wait for the lock of a folder, which ends with its process; yield whether the folder is still there then.
+
+    On Windows and on network file systems without locks nobody waits: there one process at a time may write.
+    """
+    if sys.platform == "win32":
+        yield True
+        return
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        yield
-    except BaseException:
-        manifest = folder / MANIFEST
-        if not (manifest.is_file() and manifest.read_bytes() == sealed):
-            if not kept:
-                (folder / name).unlink(missing_ok=True)
-            if made:
-                folder.rmdir()
-        raise
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        # A writer that failed removes the folder it made, and another may have made a new one.
+        yield folder.exists() and os.path.samestat(os.fstat(handle), folder.stat())
+    finally:
+        # A process that was forked meanwhile has a copy of the handle.
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+        os.close(handle)
+
+
+def _earlier_weights(folder: Path) -> list[Path]:
+    """Return the weights of earlier models in a folder; a manifest or weights of another program are refused."""
+    manifest = b""
+    if os.path.lexists(folder / MANIFEST):
+        with suppress(DamagedFileError):
+            manifest = bytes(_read_member(folder, MANIFEST, largest=LARGEST_MANIFEST))
+        if FORMAT_LINE not in manifest:
+            raise _foreign(folder, MANIFEST)
+    weights = list(folder.glob("weights-*.safetensors"))
+    for path in weights:
+        name = WEIGHTS.fullmatch(path.name)
+        # Weights that no manifest names are those of a killed writer, if their name holds their digest.
+        if name is None or not (path.name.encode() in manifest or _digest(path).startswith(name[1])):
+            raise _foreign(folder, path.name)
+    return weights
+
+
+def _foreign(folder: Path, name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"the model cannot be written to {folder}, whose {name} momentalign did not write; give another folder, or "
+        "move that file away."
+    )
+
+
+def _digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(_read_member(path.parent, path.name)).hexdigest()
+    except DamagedFileError:
+        return ""
 
 
 def read_folder(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -285,6 +267,14 @@ def read_folder(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, An
     folder = Path(path)
     if not (folder / MANIFEST).is_file():
         raise DataNotFoundError(f"{folder} holds no {MANIFEST}; give the folder that save() wrote.")
+    # A writer may replace the model between a look at the manifest and one at the weights; then look again without it.
+    with suppress(DamagedFileError):
+        return _read_model(folder)
+    with _folder_lock(folder, shared=True):
+        return _read_model(folder)
+
+
+def _read_model(folder: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     body = _unseal(folder / MANIFEST)
     _check_format(folder, body)
     ((name, digest),) = body["files"].items()
@@ -314,7 +304,7 @@ def _unseal(path: Path) -> dict[str, Any]:
     content = _read_member(path.parent, path.name, largest=LARGEST_MANIFEST)
     line = DIGEST_LINE.search(content)
     if line is None:
-        raise DamagedFileError(f"{path} is not a manifest of ours (it has no digest); save the model again.")
+        raise DamagedFileError(f"{path} is not a manifest of momentalign (it has no digest); save the model again.")
     digest = hashlib.sha256(memoryview(content)[: line.start()])
     digest.update(memoryview(content)[line.end() :])
     if digest.hexdigest() != line[1].decode():
@@ -325,7 +315,7 @@ def _unseal(path: Path) -> dict[str, Any]:
         if content != _seal(body):
             raise ValueError("it is laid out in another way")
     except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path} is not a manifest of ours ({error}); save the model again.") from error
+        raise DamagedFileError(f"{path} is not a manifest of momentalign ({error}); save the model again.") from error
     return body
 
 
@@ -363,5 +353,5 @@ def _check_format(folder: Path, body: Mapping[str, Any]) -> None:
         )
     files = body.get("files")
     named = isinstance(files, dict) and len(files) == 1 and isinstance(body.get("description"), dict)
-    if not named or not all(re.fullmatch(r"weights-[0-9a-f]{16}\.safetensors", name) for name in files or ()):
+    if not named or not all(WEIGHTS.fullmatch(name) for name in files or ()):
         raise DamagedFileError(f"{folder} has a manifest that names no or foreign files; save the model again.")

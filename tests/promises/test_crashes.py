@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentalign.files import read_folder, replace_file, whole_file, write_folder
 from momentalign.journal import Journal
 from momentalign.workflow.model import load_model
 
@@ -60,65 +59,6 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_bits(disturbed, kind,
     assert FILES[kind] <= set(found["files"])
     assert not [name for name in found["files"] if Path(name).name.startswith(".")]
     assert found["different"] == []
-
-
-KILL = """
-import os, signal, sys
-from pathlib import Path
-from momentalign.files import whole_file
-with whole_file(Path(sys.argv[1])) as file:
-    file.write(b"half")
-    file.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path):
-    for name in ("page [1].html", "page [1].htm", "other"):
-        subprocess.run([sys.executable, "-c", KILL, tmp_path / name], check=False)
-    assert len(list(tmp_path.iterdir())) == 3
-    replace_file(tmp_path / "page [1].html", b"whole")
-    left = sorted(path.name[:-9] for path in tmp_path.iterdir() if path.name.startswith("."))
-    assert left == [".other", ".page [1].htm"]
-    assert (tmp_path / "page [1].html").read_bytes() == b"whole"
-
-
-def test_what_a_writer_is_writing_is_not_taken_for_left_over(tmp_path):
-    path = tmp_path / "page.html"
-    with whole_file(path) as slow:
-        slow.write(b"slow ")
-        replace_file(path, b"quick")
-        slow.write(b"but whole")
-    assert path.read_bytes() == b"slow but whole"
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
-
-
-def test_a_file_that_was_taken_for_left_over_is_begun_anew(tmp_path, monkeypatch):
-    """Between making a file and locking it another process may have removed it."""
-    import momentalign.files as files
-
-    real, taken = files.tempfile.mkstemp, []
-
-    def snatched(**where):
-        handle, name = real(**where)
-        if not taken:
-            taken.append(name)
-            Path(name).unlink()
-        return handle, name
-
-    monkeypatch.setattr(files.tempfile, "mkstemp", snatched)
-    replace_file(tmp_path / "page.html", b"whole")
-    assert taken
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
-
-
-def test_the_next_save_removes_the_half_written_weights_of_another_model(tmp_path):
-    weights = tmp_path / "weights-0123456789abcdef.safetensors"
-    subprocess.run([sys.executable, "-c", KILL, weights], check=False)
-    assert list(tmp_path.glob(".weights*"))
-    write_folder(tmp_path, {"a": np.zeros(3)}, {})
-    assert len(list(tmp_path.iterdir())) == 2
-    read_folder(tmp_path)
 
 
 @pytest.fixture(scope="module")

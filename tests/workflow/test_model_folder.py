@@ -12,11 +12,11 @@ import pytest
 
 import momentalign as ma
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MomentAlignError
-from momentalign.files import read_folder, write_folder
+from momentalign.files import check_folder, read_folder, write_folder
 from momentalign.moments.streaming import Moments
 from momentalign.tables.table import Table
 from momentalign.workflow.fit import FitResult, fit_tables
-from momentalign.workflow.model import check_folder, load_model, save_model
+from momentalign.workflow.model import load_model, save_model
 
 Content = Callable[[Path], dict[str, Any]]
 

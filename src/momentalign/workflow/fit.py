@@ -17,6 +17,7 @@ from scipy import sparse
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.domains import as_float32, joined_task
+from momentalign.files import check_folder
 from momentalign.moments.streaming import Moments
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.tables.read import read_table
@@ -25,7 +26,7 @@ from momentalign.training.config import LossName, Optimizer, Task, TrainingConfi
 from momentalign.validation import check_device, positive_int
 from momentalign.workflow.classification import Classes
 from momentalign.workflow.grid import Progress, grid_points, train_again, train_points
-from momentalign.workflow.model import TableModel, check_folder, save_model
+from momentalign.workflow.model import TableModel, save_model
 from momentalign.workflow.regression import Values
 from momentalign.workflow.summary import Fit
 

@@ -7,7 +7,6 @@ old or the new one.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from momentalign.files import read_folder, write_folder
 from momentalign.moments.streaming import Moments
 from momentalign.tables.preprocess import Preprocessor
 
-__all__ = ["TableModel", "check_folder", "load_model", "save_model"]
+__all__ = ["TableModel", "load_model", "save_model"]
 
 # Grows when a folder means something that an older version would misread.
 VERSION = 2
@@ -53,19 +52,6 @@ class TableModel:
     def feature_names(self) -> list[str]:
         """Names of the preprocessed features."""
         return [str(name) for name in self.preprocessor.get_feature_names_out()]
-
-
-def check_folder(path: str | Path) -> None:
-    """Refuse a folder that cannot be written, before minutes are spent on training; nothing is left behind."""
-    folder = Path(path)
-    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        raise InvalidInputError(
-            f"the model cannot be written to {folder} ({error.strerror}); give a folder that can be."
-        ) from error
 
 
 def save_model(model: TableModel, path: str | Path) -> None:

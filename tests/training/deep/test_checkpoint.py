@@ -67,7 +67,7 @@ def test_plain_values_stand_in_the_manifest_as_they_are():
 def test_a_new_checkpoint_replaces_the_old_one_and_what_was_left_of_a_killed_one(tmp_path):
     plugin, folder = SafetensorsIO(), tmp_path / "last"
     plugin.save_checkpoint({"weights": torch.zeros(3)}, folder)
-    (folder / ".weights-0.safetensors.tmp").write_bytes(b"half a file")
+    (folder / ".weights-0.safetensors.momentalign-0123456789abcdef").write_bytes(b"half a file")
     plugin.save_checkpoint({"weights": torch.ones(3)}, folder)
     assert len(list(folder.iterdir())) == 2
     assert plugin.load_checkpoint(folder)["weights"].tolist() == [1, 1, 1]

@@ -55,9 +55,6 @@ class SafetensorsIO(pl.plugins.CheckpointIO):
             )
         arrays, content = pack(checkpoint)
         write_folder(path, arrays, {"kind": KIND, "content": content})
-        # What a killed process was writing.
-        for stale in Path(path).glob(".*"):
-            stale.unlink()
 
     def load_checkpoint(
         self,

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
-from momentalign.files import LENGTH, read_header, replace_file
+from momentalign.files import replace_file
+from momentalign.tensors import LENGTH, read_header
 
 __all__ = ["export_onnx", "load_weights", "save_weights"]
 

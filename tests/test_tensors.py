@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from safetensors.numpy import load, save
 
-from momentalign.files import TYPES, read_header, strict_json, unpack_tensors
+from momentalign.tensors import TYPES, read_header, strict_json, unpack_tensors
 
 KINDS = st.sampled_from([np.dtype(name) for name in TYPES.values()])
 ARRAYS = KINDS.flatmap(lambda kind: arrays_of.arrays(kind, arrays_of.array_shapes(min_dims=0, min_side=0, max_side=4)))
