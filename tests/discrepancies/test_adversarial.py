@@ -12,7 +12,7 @@ import momentalign as ma
 from momentalign.discrepancies.adversarial import stacked_adversarial
 from momentalign.errors import InvalidInputError
 from momentalign.training.config import NetworkSpec
-from momentalign.training.torch_engine import adversaries
+from momentalign.training.torch_engine import stack_weights
 
 
 @pytest.fixture
@@ -78,8 +78,10 @@ def test_a_stack_is_its_networks(samples):
 
 def test_classifiers_are_made_only_where_they_are_used():
     kwargs = {"dtype": torch.float64, "device": torch.device("cpu")}
-    assert adversaries([NetworkSpec(0), NetworkSpec(1, 1.0, ma.CMDLoss())], 4, **kwargs) == []
-    weight, bias = adversaries([NetworkSpec(0), NetworkSpec(1, 1.0, ma.AdversarialLoss(4))], 4, **kwargs)
+    assert stack_weights([NetworkSpec(0), NetworkSpec(1, 1.0, ma.CMDLoss())], 4, **kwargs) == {}
+    ((weight, bias),) = stack_weights(
+        [NetworkSpec(0), NetworkSpec(1, 1.0, ma.AdversarialLoss(4))], 4, **kwargs
+    ).values()
     assert weight.shape == (2, 4, 1)
     assert bias.shape == (2, 1, 1)
     assert weight.requires_grad

@@ -10,8 +10,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 
 import momentalign as ma
+from momentalign.discrepancies.names import named_distance
 from momentalign.estimators import mann as network
-from momentalign.estimators.mann import named_distance
 from momentalign.training import compiled_engine as compiled
 from momentalign.validation import check_device
 

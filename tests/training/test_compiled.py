@@ -147,7 +147,7 @@ def test_long_trainings_with_known_distances_are_compiled(make_task, distance):
         ma.MMDLoss(),
         ma.MMDLoss(beta=1.0, unbiased=True),
         ma.MMDLoss("polynomial", beta=1.0),
-        type("Mine", (ma.CORALLoss,), {})(),
+        type("Mine", (ma.CORALLoss,), {"forward": lambda *_: 0.0})(),
     ],
 )
 def test_other_distances_are_left_to_autograd_unless_they_have_no_weight(make_task, distance):

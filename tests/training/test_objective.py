@@ -1,10 +1,14 @@
+import numpy as np
 import pytest
 import torch
 
 import momentalign as ma
+from momentalign import errors as ma_errors
+from momentalign.discrepancies import names
+from momentalign.discrepancies.base import DistanceLoss, compiled_form
 from momentalign.errors import InvalidInputError
 from momentalign.training.config import NetworkSpec
-from momentalign.training.torch_engine import StackDistance
+from momentalign.training.torch_engine import StackDistance, own_distances, stack_weights
 
 DISTANCES = [
     ma.CMDLoss(5),
@@ -57,20 +61,101 @@ def test_a_stack_with_one_distance_is_computed_at_once(stacks, distance, monkeyp
     torch.testing.assert_close(together, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_the_mmd_of_large_samples_is_that_of_some_rows_drawn_anew(rng):
-    source, target = torch.tensor(rng.random((2, 40, 3))), torch.tensor(rng.random((2, 600, 3)) + 1.0)
-    specs = [NetworkSpec(seed, 1.0, ma.MMDLoss("gaussians")) for seed in range(2)]
+DOMAIN_SIZES = ([7, 5], [4, 5])
+MIXED = {
+    "orders": (ma.CMDLoss(1), ma.CMDLoss(5)),
+    "kernel widths": (ma.MMDLoss(beta=0.3), ma.MMDLoss(beta=3.0)),
+    "domain classifiers": (ma.AdversarialLoss(3), ma.AdversarialLoss(3)),
+}
 
-    def values():
-        drawn = StackDistance(specs, mmd_rows=500, generator=torch.Generator().manual_seed(0))
-        return torch.stack([drawn(source, target) for _ in range(3)])
 
-    whole = StackDistance(specs)(source, target)
-    torch.testing.assert_close(values(), whole.expand(3, 2), rtol=0.02, atol=0.0)
-    assert len(set(values()[:, 0].tolist())) == 3
-    assert not torch.isclose(values(), whole, rtol=1e-9).any()
-    assert torch.equal(values(), values())
-    torch.testing.assert_close(StackDistance(specs, mmd_rows=600)(source, target), whole)
+@pytest.mark.parametrize("name", MIXED)
+def test_networks_of_a_stack_that_compare_other_domains_keep_their_own_constants(name, rng):
+    """Two pooled, two over pairs, in the opposite order: each has the value of a stack of its own."""
+    source, target = torch.tensor(rng.random((4, 12, 3))), torch.tensor(rng.random((4, 9, 3)) ** 2)
+    one, other = MIXED[name]
+    specs = [
+        NetworkSpec(0, 1.0, distance, between=between)
+        for distance, between in [(one, "pooled"), (other, "pooled"), (other, "pairs"), (one, "pairs")]
+    ]
+    weights = stack_weights(specs, 3, dtype=torch.float64, device=source.device)
+    with torch.no_grad():
+        for part in [part for own in weights.values() for part in own]:
+            part.copy_(torch.tensor(rng.normal(size=part.shape)))
+    together = StackDistance(specs, weights)(source, target, DOMAIN_SIZES)
+    for index, spec in enumerate(specs):
+        own = {kind: [part[index : index + 1] for part in parts] for kind, parts in weights.items()}
+        alone = StackDistance([spec], own)(source[index][None], target[index][None], DOMAIN_SIZES)
+        torch.testing.assert_close(together[index], alone[0], rtol=1e-12, atol=1e-14)
+
+
+class MedianLoss(DistanceLoss):
+    """The distance of the medians of the units: the example of docs/architecture.md as a fast, named distance."""
+
+    name = stack_key = "median"
+
+    def forward(self, source, target):
+        return self.stack([self])(source, target)
+
+    @staticmethod
+    def stack(losses):
+        return lambda source, target: (source.median(-2).values - target.median(-2).values).norm(dim=-1)
+
+
+def test_a_fast_named_distance_is_one_class_and_one_entry_of_a_table(stacks, monkeypatch):
+    monkeypatch.setitem(names.DISTANCES, "median", MedianLoss)
+    source, target = stacks
+    expected = torch.stack([MedianLoss()(s, t) for s, t in zip(source, target, strict=True)])
+    rows, labels = np.random.default_rng(0).normal(size=(60, 3)), [0, 1] * 30
+    model = ma.MANNClassifier(discrepancy="median", max_epochs=2, random_state=0)
+    fitted = model.fit(rows, labels, X_target=rows + 1.0)
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Sigmoid(), torch.nn.Linear(4, 2))
+    batch = torch.zeros(6, 3), torch.tensor([0, 1] * 3)
+    adapted = ma.adapt(network, "1", [batch], [batch[0] + 1.0], discrepancy="median", max_epochs=1, random_state=0)
+    assert (fitted.predict(rows).shape, adapted(batch[0]).shape) == ((60,), (6, 2))
+    monkeypatch.setattr(MedianLoss, "forward", lambda *_: pytest.fail("called network by network"))
+    together = StackDistance([NetworkSpec(0, 1.0, MedianLoss())] * len(source))
+    torch.testing.assert_close(together(source, target), expected)
+    domains = together(source, target, DOMAIN_SIZES)
+    assert domains.shape == (len(source),)
+    assert torch.isfinite(domains).all()
+
+
+def test_a_subclass_with_another_formula_is_not_computed_as_its_base(stacks):
+    class Twice(ma.CMDLoss):
+        def forward(self, source, target):
+            return 2.0 * super().forward(source, target)
+
+    source, target = stacks
+    twice, once = ([NetworkSpec(0, 1.0, kind(3))] * len(source) for kind in (Twice, ma.CMDLoss))
+    torch.testing.assert_close(StackDistance(twice)(source, target), 2.0 * StackDistance(once)(source, target))
+    assert compiled_form(Twice(3)) is None
+
+
+def test_a_fit_leaves_the_distance_of_the_caller_as_it_is(rng):
+    """The range that interval="data" finds in the first batch belongs to the network that is trained."""
+    rows, labels, distance = rng.normal(size=(60, 3)), [0, 1] * 30, ma.CMDLoss(interval="data")
+
+    def fitted(distance):
+        model = ma.MANNClassifier((4,), distance, max_epochs=3, patience=None, random_state=0)
+        with pytest.warns(ma_errors.MomentAlignWarning, match="estimated from the data"):
+            return model.fit(rows, labels, X_target=2.0 * rows).coefs_
+
+    first, again, fresh = fitted(distance), fitted(distance), fitted(ma.CMDLoss(interval="data"))
+    assert distance.interval == "data"
+    for own, second, third in zip(first, again, fresh, strict=True):
+        assert np.array_equal(own, second)
+        assert np.array_equal(own, third)
+
+
+def test_networks_of_a_stack_take_the_interval_of_their_own_activations(stacks):
+    source, target = (stack.detach()[:2] * torch.tensor([1.0, 3.0])[:, None, None] for stack in stacks)
+    specs = own_distances([NetworkSpec(0, 1.0, ma.CMDLoss(interval="data"))] * 2)
+    with pytest.warns(ma_errors.MomentAlignWarning, match="estimated from the data"):
+        together = StackDistance(specs)(source, target)
+    for value, s, t in zip(together, source, target, strict=True):
+        bounds = torch.cat([s, t])
+        torch.testing.assert_close(value, ma.cmd(s, t, interval=(bounds.min().item(), bounds.max().item())))
 
 
 def test_a_weight_of_zero_needs_no_distance(stacks):

@@ -14,19 +14,22 @@ the classifier that is reversed here, not that of the activations, so that the v
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
+from momentalign.discrepancies.base import Compiled, DistanceLoss, Interval, Stacked, StackedDomains
+from momentalign.discrepancies.domain_pairs import Between, DomainWeights
 from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite
 from momentalign.validation import positive_int
 
 __all__ = ["AdversarialLoss", "stacked_adversarial"]
 
 
-class AdversarialLoss(nn.Module):
+class AdversarialLoss(DistanceLoss):
     """The distance that a domain classifier sees; its weights are parameters to be trained with those of the network.
 
     Parameters
@@ -49,6 +52,9 @@ class AdversarialLoss(nn.Module):
     >>> bool(loss(source, target) > 1.0)  # of 2 log 2 = 1.386
     True
     """
+
+    name = "dann"
+    needs_width = True
 
     def __init__(self, width: int, hidden: tuple[int, ...] = ()) -> None:
         super().__init__()
@@ -78,6 +84,41 @@ class AdversarialLoss(nn.Module):
             value = _distance(*logits)
         refuse_non_finite(value, source, target)
         return value
+
+    @classmethod
+    def from_name(cls, _name: str, *, n_moments: int, interval: Interval, width: int | None) -> Self:  # noqa: ARG003
+        """Return the logistic regression of shallow DANN for so many features."""
+        return cls(width)  # type: ignore[arg-type]
+
+    @property
+    def stack_key(self) -> str | None:
+        """Domain classifiers without hidden layers are computed together."""
+        return None if self.hidden else "linear"
+
+    @staticmethod
+    def stack(_losses: Sequence[AdversarialLoss]) -> Stacked:
+        """Return the distances of stacked samples; the classifiers are weights of the stack, not of the losses."""
+        return stacked_adversarial
+
+    @classmethod
+    def for_domains(
+        cls, _losses: Sequence[AdversarialLoss], _between: Between, _weights: DomainWeights
+    ) -> StackedDomains:
+        """Return the distances of lists of samples: one classifier tells all sources from all targets."""
+
+        def distances(sources: Sequence[Tensor], targets: Sequence[Tensor], *weights: Tensor) -> Tensor:
+            return stacked_adversarial(torch.cat(list(sources), -2), torch.cat(list(targets), -2), *weights)
+
+        return distances
+
+    @staticmethod
+    def stack_weights(width: int) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes of the classifier's weight and bias."""
+        return ((width, 1), (1, 1))
+
+    def compiled(self) -> Compiled | None:
+        """Return its kind in the compiled training loops, which know the classifier without hidden layers."""
+        return None if self.hidden else Compiled("dann", several="dann")
 
     def extra_repr(self) -> str:
         """Return the settings as torch prints them."""

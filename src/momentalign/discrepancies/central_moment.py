@@ -17,31 +17,34 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from typing import Any, Literal, Protocol, Self, TypeAlias, overload
+from collections.abc import Hashable, Sequence
+from typing import Any, Self, overload
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from momentalign.discrepancies._cpu import fast_terms
+from momentalign.discrepancies.base import Compiled, Constants, DistanceLoss, Interval, Stacked, StackedDomains
 from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
 from momentalign.discrepancies.distributed import joined_cmd, joined_range, read_group
+from momentalign.discrepancies.domain_pairs import Between, DomainWeights
+from momentalign.discrepancies.several_domains import stacked_domains
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.moments.readers import HIGHEST_ORDER, is_lazy, refuse_differing_names, refuse_other_names
 from momentalign.moments.sample import (
-    ROUNDING_ERRORS,
     full_precision,
-    guarded_norm,
+    marginal_terms,
     read_pair,
     refuse_non_finite,
     sample_moments,
 )
 from momentalign.validation import check_interval, positive_int
 
-__all__ = ["CMDLoss", "Interval", "chunked_terms", "cmd", "cmd_terms", "marginal_terms", "stacked_terms"]
+__all__ = ["CMDLoss", "Interval", "chunked_terms", "cmd", "cmd_terms", "stacked_terms"]
 
 
 def chunked_terms(
@@ -115,20 +118,6 @@ def _terms(source: Any, target: Any, n_moments: int, interval: Any, cross: int) 
 
 
 REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower the order"
-Interval: TypeAlias = tuple[float, float] | Literal["data"]
-
-
-class Marginal(Protocol):
-    """Moments of a sample or of a stack of them, as in :class:`~momentalign.moments.sample.SampleMoments`."""
-
-    @property
-    def shift(self) -> Tensor: ...
-    @property
-    def residual(self) -> Tensor: ...
-    @property
-    def central(self) -> Tensor: ...
-    @property
-    def magnitude(self) -> Tensor: ...
 
 
 @overload
@@ -238,7 +227,7 @@ def cmd_terms(
     return terms if differentiable else terms.numpy()
 
 
-class CMDLoss(nn.Module):
+class CMDLoss(DistanceLoss):
     """:func:`cmd` as a loss: ``loss = CMDLoss(); loss(source_activations, target_activations)``.
 
     With ``interval="data"`` the range of the first pair of batches is kept for all later ones.
@@ -273,6 +262,8 @@ class CMDLoss(nn.Module):
     >>> loss(torch.zeros(4, 2), torch.ones(4, 2))
     tensor(1.4142)
     """
+
+    needs_interval = True
 
     def __init__(
         self,
@@ -314,6 +305,87 @@ class CMDLoss(nn.Module):
         scale = check_interval(self.interval)
         return joined_cmd(source, target, n_moments=self.n_moments, scale=scale, cross=self.cross, group=group)
 
+    @property
+    def name(self) -> str:
+        """Its name in the table of names."""
+        return "cmd" if self.cross == 1 else "cv-cmd"
+
+    @classmethod
+    def from_name(cls, name: str, *, n_moments: int, interval: Interval, width: int | None) -> Self:  # noqa: ARG003
+        """Return the CMD, or with ``"cv-cmd"`` that of all cross-variances."""
+        return cls(n_moments, interval, cross=2 if name == "cv-cmd" else 1)
+
+    @property
+    def stack_key(self) -> Hashable | None:
+        """Distances that differ in their orders alone are computed together."""
+        if self.unbiased or _is_data(self.interval) or self.process_group is not None:
+            return None
+        return self.cross, check_interval(self.interval)
+
+    @staticmethod
+    def stack(losses: Sequence[CMDLoss]) -> Stacked:
+        """Return the distances of stacked samples: all up to the highest order, each sums its own orders only."""
+        orders, scale, cross = [loss.n_moments for loss in losses], check_interval(losses[0].interval), losses[0].cross
+        highest = max(orders)
+        counted = Constants([float(order < own) for own in orders for order in range(highest)])
+
+        def distances(source: Tensor, target: Tensor) -> Tensor:
+            terms = stacked_terms(source, target, highest, scale=scale, cross=cross)
+            if min(orders) == highest:
+                return terms.sum(-1)
+            return (terms * counted.to(terms.device, terms.dtype).view_as(terms)).sum(-1)
+
+        return distances
+
+    @classmethod
+    def for_domains(cls, losses: Sequence[CMDLoss], between: Between, weights: DomainWeights) -> StackedDomains:
+        """Return the distances of lists of samples: at once where the orders are the same, else one by one."""
+        if losses[0].cross > 1:
+            return super().for_domains(losses, between, weights)
+        scale = check_interval(losses[0].interval)
+        together = len({loss.n_moments for loss in losses}) == 1
+        parts = [slice(None)] if together else [slice(index, index + 1) for index in range(len(losses))]
+
+        def distances(sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
+            samples = [([s[part] for s in sources], [t[part] for t in targets]) for part in parts]
+            return torch.cat(
+                [
+                    stacked_domains(*own, loss.n_moments, scale=scale, between=between, weights=weights)
+                    for own, loss in zip(samples, losses, strict=False)
+                ]
+            )
+
+        return distances
+
+    def compiled(self) -> Compiled | None:
+        """Return its kind in the compiled training loops, which know the CMD and the CV-CMD."""
+        if self.stack_key is None or self.cross > 2:
+            return None
+        scale = check_interval(self.interval)
+        if self.cross == 2:
+            return Compiled("cv-cmd", self.n_moments, scale)
+        return Compiled("cmd", self.n_moments, scale, several="cmd of several domains")
+
+    def orders(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return the terms of the distance, orders 1 to `n_moments`."""
+        interval = self.interval
+        if self.process_group is None or _is_data(interval):
+            return cmd_terms(
+                source, target, n_moments=self.n_moments, interval=interval, cross=self.cross, unbiased=self.unbiased
+            )
+        scale = check_interval(interval)
+        sums = [
+            joined_cmd(
+                source, target, n_moments=order, scale=scale, cross=min(order, self.cross), group=self.process_group
+            )
+            for order in range(1, self.n_moments + 1)
+        ]
+        return torch.stack(sums).diff(prepend=sums[0].new_zeros(1))
+
+    def join_ranks(self, group: dist.ProcessGroup | None) -> None:
+        """Compute the distance of the batch that the processes of a group have together."""
+        self.process_group = read_group(group, cross=self.cross, unbiased=self.unbiased)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copied = type(self).__new__(type(self))
         # A group is a connection to other processes: the copy talks through the same one.
@@ -340,19 +412,6 @@ def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: floa
         return _with_cross_variances(terms, of_source.centred, of_target.centred)
     crossed = monomial_norms(of_source.centred, of_target.centred, cross)
     return torch.cat([terms[..., :1], crossed, terms[..., cross:]], -1)
-
-
-def marginal_terms(source: Marginal, target: Marginal, *, scale: float) -> Tensor:
-    """Return the terms (..., order) of moments in units of `scale`, zero where they are at their rounding level."""
-    between = (source.shift - target.shift) / scale
-    means = between + (source.residual - target.residual)
-    # The difference of the means is put together from these parts, each of them rounded.
-    parts = between.abs() + source.residual.detach().abs() + target.residual.detach().abs()
-    sizes = source.magnitude + target.magnitude
-    sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
-    level = ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * sizes
-    differences = torch.cat([means, source.central - target.central], -2)
-    return guarded_norm(differences, torch.linalg.vector_norm(level, dim=-1))
 
 
 def _read_and_compute(

@@ -8,11 +8,13 @@ alignment for deep domain adaptation, 2016.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from typing import Any, overload
 
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 
+from momentalign.discrepancies.base import Compiled, DistanceLoss, Stacked
 from momentalign.errors import InvalidInputError
 from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite, sample_moments
 
@@ -48,7 +50,7 @@ def coral(source: Any, target: Any) -> Tensor | float:
     return value if differentiable else float(value)
 
 
-class CORALLoss(nn.Module):
+class CORALLoss(DistanceLoss):
     """:func:`coral` as a loss: ``loss = CORALLoss(); loss(source_activations, target_activations)``.
 
     Examples
@@ -59,9 +61,21 @@ class CORALLoss(nn.Module):
     tensor(1.)
     """
 
+    name = "coral"
+    stack_key: Hashable = "coral"
+
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""
         return coral(source, target)
+
+    @staticmethod
+    def stack(_losses: Sequence[CORALLoss]) -> Stacked:
+        """Return the distances of stacked samples."""
+        return stacked_coral
+
+    def compiled(self) -> Compiled:
+        """Return its kind in the compiled training loops."""
+        return Compiled("coral")
 
 
 def stacked_coral(source: Tensor, target: Tensor) -> Tensor:

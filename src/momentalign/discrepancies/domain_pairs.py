@@ -21,6 +21,7 @@ __all__ = [
     "Between",
     "DomainWeights",
     "along",
+    "average_over_pairs",
     "mean_of_pairs",
     "read_between",
     "read_domain_weights",
@@ -70,6 +71,29 @@ def refuse_other_count(weights: DomainWeights, n_sources: int) -> None:
         raise InvalidInputError(
             f"domain_weights has {len(weights)} numbers for {n_sources} sources; give one number per source."
         )
+
+
+def average_over_pairs(
+    stacked: Callable[..., Tensor], between: Between, weights: DomainWeights, description: str
+) -> Callable[..., Tensor]:
+    """Return a stacked distance of two samples as one of lists of them: the mean over pairs of domains."""
+
+    def distances(sources: Sequence[Tensor], targets: Sequence[Tensor], *trained: Tensor) -> Tensor:
+        if between == "barycentre":
+            raise InvalidInputError(
+                'between="barycentre" is a mean of moments, which only discrepancy="cmd" compares, got '
+                f'{description}; try between="pairs" or discrepancy="cmd".'
+            )
+        samples = [*sources, torch.cat(list(targets), -2)] if between == "pooled" else [*sources, *targets]
+
+        def compare(left: Sequence[int], right: Sequence[int]) -> Tensor:
+            pairs = zip(left, right, strict=True)
+            return torch.stack([stacked(samples[d], samples[e], *trained) for d, e in pairs])
+
+        sizes = [sample.shape[-2] for sample in samples]
+        return mean_of_pairs(compare, sizes, len(sources), between=between, weights=weights)
+
+    return distances
 
 
 def mean_of_pairs(

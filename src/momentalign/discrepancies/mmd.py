@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Literal, TypeAlias, get_args, overload
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor, nn
+from torch import Tensor
 
+from momentalign.discrepancies.base import Compiled, Constants, DistanceLoss, Stacked
 from momentalign.errors import InvalidInputError
 from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite
 from momentalign.validation import positive_int
@@ -107,7 +108,7 @@ def mmd(
     return value if differentiable else float(value)
 
 
-class MMDLoss(nn.Module):
+class MMDLoss(DistanceLoss):
     """:func:`mmd` as a loss: ``loss = MMDLoss(beta=1.2); loss(source_activations, target_activations)``.
 
     Parameters
@@ -122,6 +123,8 @@ class MMDLoss(nn.Module):
     >>> loss(torch.zeros(4, 2), torch.ones(4, 2))
     tensor(1.7293)
     """
+
+    name = "mmd"
 
     def __init__(
         self,
@@ -140,16 +143,27 @@ class MMDLoss(nn.Module):
         self.linear_time = linear_time
 
     @property
-    def is_plain_gaussian(self) -> bool:
-        """Whether this is the biased estimate with one Gaussian of fixed width, which stacks compute together."""
-        fixed = isinstance(self.beta, numbers.Real)
-        return self.kernel == "gaussian" and fixed and not (self.unbiased or self.linear_time)
+    def stack_key(self) -> Hashable | None:
+        """Biased estimates with one Gaussian of fixed width are computed together, as are those of median widths."""
+        if self.unbiased or self.linear_time or not self.kernel.startswith("gaussian"):
+            return None
+        if isinstance(self.beta, str):
+            return f"{self.kernel} of median width"
+        return "gaussian of fixed width" if self.kernel == "gaussian" and isinstance(self.beta, numbers.Real) else None
 
-    @property
-    def has_median_widths(self) -> bool:
-        """Whether this is the biased estimate with Gaussians of widths by the median, which stacks compute together."""
-        median = isinstance(self.beta, str)
-        return self.kernel.startswith("gaussian") and median and not (self.unbiased or self.linear_time)
+    @staticmethod
+    def stack(losses: Sequence[MMDLoss]) -> Stacked:
+        """Return the distances of stacked samples, each with its own width."""
+        kernel = losses[0].kernel
+        if isinstance(losses[0].beta, str):
+            return lambda source, target: stacked_mmd(source, target, stacked_median_betas(source, target, kernel))
+        betas = Constants([float(loss.beta) for loss in losses])  # type: ignore[arg-type]
+        return lambda source, target: stacked_mmd(source, target, betas.to(source.device, source.dtype))
+
+    def compiled(self) -> Compiled | None:
+        """Return its kind in the compiled training loops, which know one Gaussian of fixed width."""
+        fixed = self.stack_key == "gaussian of fixed width"
+        return Compiled("mmd", beta=float(self.beta)) if fixed else None  # type: ignore[arg-type]
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""

@@ -23,7 +23,6 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from momentalign.discrepancies.central_moment import marginal_terms
 from momentalign.discrepancies.domain_pairs import (
     Between,
     DomainWeights,
@@ -35,7 +34,13 @@ from momentalign.discrepancies.domain_pairs import (
 )
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.readers import refuse_differing_names
-from momentalign.moments.sample import full_precision, read_sample, refuse_non_finite, sample_moments
+from momentalign.moments.sample import (
+    full_precision,
+    marginal_terms,
+    read_sample,
+    refuse_non_finite,
+    sample_moments,
+)
 from momentalign.validation import check_interval, positive_int
 
 __all__ = ["MultiDomainCMDLoss", "multi_domain_cmd", "stacked_domains"]

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
+from momentalign.discrepancies.names import named_distance
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.estimators.chunk_reading import HeldOut, read_chunked_domains
 from momentalign.estimators.domains import Domains, as_float32, naming, read_domains
 from momentalign.estimators.labels import ChunkLabels, ClassLabels, NumberLabels, Scale, read_valued_domains
-from momentalign.estimators.mann import BaseMANN, named_distance
+from momentalign.estimators.mann import BaseMANN
 from momentalign.networks.shallow import Layer
 from momentalign.progress import training_progress
 from momentalign.training.chunked import Carried, go_on, train_chunks

@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from momentalign.discrepancies.adversarial import AdversarialLoss
-from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.discrepancies.coral import CORALLoss
 from momentalign.discrepancies.domain_pairs import (
     Between,
     DomainWeights,
@@ -28,8 +25,7 @@ from momentalign.discrepancies.domain_pairs import (
     read_domain_weights,
     refuse_other_count,
 )
-from momentalign.discrepancies.mmd import MMDLoss
-from momentalign.discrepancies.several_domains import MultiDomainCMDLoss
+from momentalign.discrepancies.names import named_distance
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domains import Domains, as_float32, domain_ids, split_layers, with_rows_of_every_domain
 from momentalign.moments.streaming import Moments
@@ -54,7 +50,6 @@ __all__ = [
     "hidden_moments",
     "in_chunks",
     "moments_by_domain",
-    "named_distance",
     "read_moments",
     "write_moments",
 ]
@@ -334,30 +329,3 @@ def in_chunks(
     layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
     chunks = [rows[start : start + CHUNK].astype(np.float64) for start in range(0, rows.shape[0], CHUNK)]
     return np.concatenate([function(layers, chunk) for chunk in chunks])
-
-
-def named_distance(discrepancy: str | Distance | None, n_moments: int, *, width: int) -> Distance | None:
-    """Return the distance of `width` activations a name stands for; callables are taken as they are."""
-    if discrepancy is None:
-        return None
-    if isinstance(discrepancy, MultiDomainCMDLoss):
-        raise InvalidInputError(
-            f'discrepancy compares two samples, {discrepancy} takes lists of them; give discrepancy="cmd" with between '
-            "and domain_weights."
-        )
-    if callable(discrepancy):
-        return discrepancy
-    order = positive_int(n_moments, "n_moments")
-    if discrepancy == "cmd":
-        return CMDLoss(order)
-    if discrepancy == "cv-cmd":
-        return CMDLoss(order, cross=2)
-    if discrepancy == "mmd":
-        return MMDLoss()
-    if discrepancy == "coral":
-        return CORALLoss()
-    if discrepancy == "dann":
-        return AdversarialLoss(width)
-    raise InvalidInputError(
-        f'discrepancy must be "cmd", "cv-cmd", "mmd", "coral", "dann", None or a callable, got {discrepancy!r}.'
-    )

@@ -22,7 +22,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ __all__ = [
     "full_precision",
     "guarded_norm",
     "guarded_root",
+    "marginal_terms",
     "mean_difference",
     "monomials",
     "read_pair",
@@ -276,3 +277,29 @@ def guarded_root(squares: Tensor, level: Tensor) -> Tensor:
     # The inner `where` keeps the infinite slope of the root at zero out of the gradient: 0 * inf is NaN.
     root = torch.where(noise, torch.ones_like(squares), squares).sqrt()
     return torch.where(noise, torch.zeros_like(root), root)
+
+
+class Marginal(Protocol):
+    """Moments of a sample or of a stack of them, as in :class:`~momentalign.moments.sample.SampleMoments`."""
+
+    @property
+    def shift(self) -> Tensor: ...
+    @property
+    def residual(self) -> Tensor: ...
+    @property
+    def central(self) -> Tensor: ...
+    @property
+    def magnitude(self) -> Tensor: ...
+
+
+def marginal_terms(source: Marginal, target: Marginal, *, scale: float) -> Tensor:
+    """Return the terms (..., order) of moments in units of `scale`, zero where they are at their rounding level."""
+    between = (source.shift - target.shift) / scale
+    means = between + (source.residual - target.residual)
+    # The difference of the means is put together from these parts, each of them rounded.
+    parts = between.abs() + source.residual.detach().abs() + target.residual.detach().abs()
+    sizes = source.magnitude + target.magnitude
+    sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
+    level = ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * sizes
+    differences = torch.cat([means, source.central - target.central], -2)
+    return guarded_norm(differences, torch.linalg.vector_norm(level, dim=-1))

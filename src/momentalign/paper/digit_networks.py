@@ -24,7 +24,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from momentalign.discrepancies.adversarial import AdversarialLoss
 from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.paper.augmentation import Augmentation, DeviceBatches, prepared, to_float
 from momentalign.paper.synthetic_digits import SIDE
 from momentalign.training.deep.adda import ADDA
@@ -269,19 +271,28 @@ def _module(network: DigitCNN, method: Method, source: Images, recipe: Recipe) -
         settings["loss"] = partial(_loss_of_first, recipe.batch_size)
     example = _example(source, next(network.parameters()).device)
     if method.discrepancy == "dsn":
-        gamma = method.weight * GAMMA
-        return DomainSeparation(network, EMBEDDING, example=example, similarity="dann", gamma=gamma, **settings)
+        gamma, similarity = method.weight * GAMMA, _distance_of_table("dann")
+        return DomainSeparation(network, EMBEDDING, example=example, similarity=similarity, gamma=gamma, **settings)
     by_cmd = method.discrepancy in ("cmd", "cv-cmd")
     return DeepAdaptation(
         network,
         EMBEDDING,
-        discrepancy=None if method.discrepancy == "adda" else method.discrepancy,  # type: ignore[arg-type]
+        discrepancy=_distance_of_table(method.discrepancy),
         weight=method.weight / math.sqrt(WIDTH) if by_cmd and recipe.width_root else method.weight,
         n_moments=recipe.n_moments,
         interval=EMBEDDING_INTERVAL,
         example=example,
         **settings,
     )
+
+
+def _distance_of_table(name: str | None) -> Any:
+    """The distance of a method: five kernels as Long et al. (2015), a classifier as Ganin et al. (2016) for digits."""
+    if name == "mmd":
+        return MMDLoss("gaussians")
+    if name == "dann":
+        return AdversarialLoss(WIDTH, hidden=(100,))
+    return None if name == "adda" else name
 
 
 def _loss_of_first(rows: int, outputs: Tensor, labels: Tensor) -> Tensor:

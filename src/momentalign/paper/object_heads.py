@@ -29,6 +29,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from torch import Tensor
 
+from momentalign.discrepancies.base import Stacked
+from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.errors import DataNotFoundError, DivergedError, InvalidInputError
 from momentalign.files import replace_file
 from momentalign.networks.shallow import initial_layers
@@ -39,16 +41,17 @@ from momentalign.paper.runner import duration_words
 from momentalign.training.config import NetworkSpec, Optimizer, balanced_order, order_by_shares
 from momentalign.training.torch_engine import (
     StackDistance,
-    adversaries,
     cross_entropy,
     make_optimizer,
     one_thread,
     open_device,
+    stack_weights,
 )
 
 __all__ = [
     "HeadRecipe",
     "HeadTask",
+    "MMDOfSomeRows",
     "ObjectFeatures",
     "TrainedHead",
     "open_features",
@@ -60,6 +63,27 @@ __all__ = [
 LOOK_EVERY = 50
 # The MMD compares all pairs of rows; of larger samples so many rows of each are drawn for every update.
 MMD_ROWS = 500
+
+
+class MMDOfSomeRows(MMDLoss):
+    """The MMD of heads: of large samples some rows are drawn for every update, the same for all heads."""
+
+    @staticmethod
+    def stack(losses: Sequence[MMDLoss]) -> Stacked:
+        """Return the distances of stacked samples."""
+        stacked = MMDLoss.stack(losses)
+        generators: dict[torch.device, torch.Generator] = {}
+
+        def some_rows(sample: Tensor) -> Tensor:
+            if sample.shape[1] <= MMD_ROWS:
+                return sample
+            if sample.device not in generators:
+                generators[sample.device] = torch.Generator(sample.device).manual_seed(0)
+            generator = generators[sample.device]
+            chosen = torch.randperm(sample.shape[1], generator=generator, device=sample.device)[:MMD_ROWS]
+            return sample.index_select(1, chosen)
+
+        return lambda source, target: stacked(some_rows(source), some_rows(target))
 
 
 @dataclass(frozen=True)
@@ -179,11 +203,12 @@ class _Stack:
         top = np.stack([layers[1].weight for layers in starts])
         top_bias = np.stack([layers[1].bias[None] for layers in starts])
         self._parameters = [self._tensor(part).requires_grad_() for part in (bottom, bias, top, top_bias)]
-        classifiers = adversaries(self._members, self._recipe.hidden, dtype=torch.float32, device=self._device)
-        drawn_rows = torch.Generator(self._device).manual_seed(0)  # the same for all heads, as the views are
-        self._distance = StackDistance(self._members, classifiers, mmd_rows=MMD_ROWS, generator=drawn_rows)
+        trained = stack_weights(self._members, self._recipe.hidden, dtype=torch.float32, device=self._device)
+        self._distance = StackDistance(self._members, trained)
         self._weights = self._tensor(np.array([member.weight for member in self._members]))
-        self._optimizer = make_optimizer(self._recipe.optimizer, [*self._parameters, *classifiers])
+        self._optimizer = make_optimizer(
+            self._recipe.optimizer, [*self._parameters, *(part for own in trained.values() for part in own)]
+        )
         decay = self._recipe.optimizer.decay
         self._decay = torch.optim.lr_scheduler.LambdaLR(self._optimizer, lambda update: 1.0 / (1.0 + decay * update))
 

@@ -16,15 +16,12 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, train_test_split
 
-from momentalign.discrepancies.adversarial import AdversarialLoss
-from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.discrepancies.coral import CORALLoss
 from momentalign.discrepancies.domain_pairs import read_between, read_domain_weights
-from momentalign.discrepancies.mmd import MMDLoss
+from momentalign.discrepancies.names import DISTANCES, named_distance
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.domains import naming
-from momentalign.estimators.mann import LARGEST_WEIGHT, named_distance
+from momentalign.estimators.mann import LARGEST_WEIGHT
 from momentalign.training.compiled_engine import is_compilable
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
 from momentalign.validation import check_device, check_number, check_seed
@@ -157,7 +154,7 @@ def _plain(name: str, value: Any) -> Any:
         return value
     if name == "domain_weights":
         return list(read_domain_weights(value))
-    if type(value) in (CMDLoss, CORALLoss, MMDLoss, AdversarialLoss):
+    if type(value) in DISTANCES.values():
         return repr(value)
     raise InvalidTypeError(
         f"resume cannot tell {name}={value!r} from another one when it reads the journal; use a name, a number or one "

@@ -38,7 +38,7 @@ from momentalign.training.config import (
     ValidationFigures,
 )
 from momentalign.training.stack import run_engine
-from momentalign.training.torch_engine import BatchedEngine, RowReader
+from momentalign.training.torch_engine import BatchedEngine, RowReader, own_distances
 
 __all__ = [
     "Carried",
@@ -180,12 +180,15 @@ class _BatchedParts(BatchedEngine):
         self._labels = torch.as_tensor(task.labels, device=self._device)
 
     def state(self) -> Any:
-        adversary = [part.detach().clone() for part in self._adversaries]
-        return adversary, deepcopy(self._optimizer.state_dict()["state"])
+        weights = [part.detach().clone() for part in self._distance_weights()]
+        # A distance may have taken its interval from the first rows it saw.
+        return self._members[0].distance, weights, deepcopy(self._optimizer.state_dict()["state"])
 
     def restore(self, state: Any) -> None:
-        adversary, sums = state
-        for part, value in zip(self._adversaries, adversary, strict=True):
+        distance, weights, sums = state
+        self._members = own_distances([replace(self._members[0], distance=distance)])
+        self._prepare()
+        for part, value in zip(self._distance_weights(), weights, strict=True):
             part.data.copy_(value)
         # Rates are those of now: only what was summed up goes on.
         groups = self._optimizer.state_dict()["param_groups"]

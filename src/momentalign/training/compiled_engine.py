@@ -25,14 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from momentalign.discrepancies.adversarial import AdversarialLoss
-from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.discrepancies.coral import CORALLoss
+from momentalign.discrepancies.base import compiled_form
 from momentalign.discrepancies.domain_pairs import refuse_other_count
-from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import (
-    Distance,
     EpochFigures,
     NetworkSpec,
     OptimizerName,
@@ -41,7 +37,6 @@ from momentalign.training.config import (
     ValidationFigures,
     domain_sizes,
 )
-from momentalign.validation import check_interval
 
 __all__ = ["CompiledEngine", "CompiledTask", "are_compiled", "compile_loops", "heard_between_passes", "is_compilable"]
 
@@ -249,13 +244,18 @@ def _objective(task: Task, spec: NetworkSpec) -> tuple[Any, ...] | None:
     """Return what the compiled loops call the objective, or None where they do not know the distance."""
     from momentalign.training import distance_loops
 
-    found = _pair_objective(spec)
-    if found is None or not task.has_several_domains or found[0] in (distance_loops.NO_DISTANCE, distance_loops.DANN):
-        return None if found is None else (*found, 0, 0, np.zeros(0))
-    if found[0] != distance_loops.CMD:
+    if spec.distance is None or not spec.weight:
+        return (distance_loops.NO_DISTANCE, 0.0, 1, 1.0, 1.0, 0, 0, np.zeros(0))
+    form = compiled_form(spec.distance)
+    kind = None if form is None else form.several if task.has_several_domains else form.kind
+    if form is None or kind is None:
         return None
-    refuse_other_count(spec.domain_weights, 1 if task.source_domains is None else int(task.source_domains.max()) + 1)
-    return (distance_loops.DOMAINS_CMD, *found[1:], *_ways(spec))
+    ways = (0, 0, np.zeros(0))
+    if kind != form.kind:
+        n_sources = 1 if task.source_domains is None else int(task.source_domains.max()) + 1
+        refuse_other_count(spec.domain_weights, n_sources)
+        ways = _ways(spec)
+    return (distance_loops.KINDS[kind], float(spec.weight), form.order, form.scale, form.beta, *ways)
 
 
 def _ways(spec: NetworkSpec) -> tuple[int, int, NDArray[np.float64]]:
@@ -268,26 +268,6 @@ def _ways(spec: NetworkSpec) -> tuple[int, int, NDArray[np.float64]]:
     if isinstance(weights, str):
         return compared[spec.between], known[weights], np.zeros(0)
     return compared[spec.between], domain_loops.NUMBERS, np.array(weights, dtype=np.float64)
-
-
-def _pair_objective(spec: NetworkSpec) -> tuple[int, float, int, float, float] | None:
-    """Return (kind, weight, order, scale, beta) of the distance of two domains; None where it is not compiled."""
-    from momentalign.training import distance_loops
-
-    distance: Distance | None = spec.distance if spec.weight else None
-    weight = float(spec.weight)
-    if distance is None:
-        return (distance_loops.NO_DISTANCE, 0.0, 1, 1.0, 1.0)
-    if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data" and distance.cross <= 2:
-        kind = distance_loops.CMD if distance.cross == 1 else distance_loops.CV_CMD
-        return (kind, weight, distance.n_moments, check_interval(distance.interval), 1.0)
-    if type(distance) is AdversarialLoss and not distance.hidden:
-        return (distance_loops.DANN, weight, 1, 1.0, 1.0)
-    if type(distance) is CORALLoss:
-        return (distance_loops.CORAL, weight, 1, 1.0, 1.0)
-    if type(distance) is MMDLoss and distance.is_plain_gaussian:
-        return (distance_loops.MMD, weight, 1, 1.0, float(distance.beta))  # type: ignore[arg-type]
-    return None
 
 
 def _is_mostly_zero(rows: Matrix) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "DOMAINS_CMD",
     "EQUAL",
     "FLOAT32_EPSILON",
+    "KINDS",
     "MMD",
     "NO_DISTANCE",
     "NUMBERS",
@@ -52,6 +53,15 @@ __all__ = [
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 
 NO_DISTANCE, CMD, CV_CMD, CORAL, MMD, DANN, DOMAINS_CMD = 0, 1, 2, 3, 4, 5, 6
+# What the distances call them: see Compiled in discrepancies/base.py.
+KINDS = {
+    "cmd": CMD,
+    "cv-cmd": CV_CMD,
+    "coral": CORAL,
+    "mmd": MMD,
+    "dann": DANN,
+    "cmd of several domains": DOMAINS_CMD,
+}
 
 ONE, HALF = np.float32(1.0), np.float32(0.5)
 FLOAT32_EPSILON = 2.0**-23

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import EpochFigures, NetworkSpec, Rows, Task, TrainingConfig, ValidationFigures
-from momentalign.training.torch_engine import StackDistance, adversaries, cross_entropy, make_optimizer, open_device
+from momentalign.training.torch_engine import (
+    StackDistance,
+    cross_entropy,
+    make_optimizer,
+    open_device,
+    own_distances,
+    stack_weights,
+)
 
 __all__ = ["GroupedEngine", "are_alike"]
 
@@ -42,16 +49,16 @@ class GroupedEngine:
         self, tasks: Sequence[Task], config: TrainingConfig, specs: Sequence[Sequence[NetworkSpec]], *, device: str
     ) -> None:
         self._device = open_device(device)
-        self._members = [spec for own in specs for spec in own]
+        self._members = own_distances([spec for own in specs for spec in own])
         size = len(specs[0])
         # The networks of each task that are computed, side by side, and those that still train among all of them.
         self._slots = [list(range(first, first + size)) for first in range(0, len(self._members), size)]
         self._active = list(range(len(self._members)))
         self._lay_out(tasks, config)
         self._parameters = [part.requires_grad_() for part in self._starts(tasks, config)]
-        every = self._members
-        self._adversaries = adversaries(every, config.hidden[-1], dtype=torch.float32, device=self._device)
-        self._optimizer = make_optimizer(config.optimizer, [*self._parameters, *self._adversaries])
+        self._of_distances = stack_weights(self._members, config.hidden[-1], dtype=torch.float32, device=self._device)
+        self._trained = [*self._parameters, *(part for own in self._of_distances.values() for part in own)]
+        self._optimizer = make_optimizer(config.optimizer, self._trained)
         self._decay = config.optimizer.decay
         self._updates = 0
         self._rate = config.optimizer.rate
@@ -86,7 +93,7 @@ class GroupedEngine:
     def _prepare(self) -> None:
         """Set what depends on which networks are left."""
         every = [self._members[network] for own in self._slots for network in own]
-        self._distance = StackDistance(every, self._adversaries)
+        self._distance = StackDistance(every, self._of_distances)
         self._weights = torch.tensor([spec.weight for spec in every], device=self._device)
 
     def _lay_out(self, tasks: Sequence[Task], config: TrainingConfig) -> None:
@@ -204,7 +211,7 @@ class GroupedEngine:
             own = values[tasks]
             return own.gather(2, columns[:, None].expand(-1, own.shape[1], -1))
 
-        for number, parameter in enumerate((*self._parameters, *self._adversaries)):
+        for number, parameter in enumerate(self._trained):
             for name, value in self._optimizer.state[parameter].items():
                 if isinstance(value, Tensor) and value.shape == parameter.shape:
                     self._optimizer.state[parameter][name] = cut(number, value)

@@ -9,20 +9,19 @@ Networks that use a distance of this library are computed together; any other ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from momentalign.discrepancies.adversarial import AdversarialLoss, stacked_adversarial
-from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
-from momentalign.discrepancies.coral import CORALLoss, stacked_coral
-from momentalign.discrepancies.domain_pairs import Between, DomainWeights, mean_of_pairs
-from momentalign.discrepancies.mmd import MMDLoss, stacked_median_betas, stacked_mmd
-from momentalign.discrepancies.several_domains import stacked_domains
+from momentalign.discrepancies.base import DistanceLoss, Stacked, StackedDomains, stack_key
+from momentalign.discrepancies.domain_pairs import average_over_pairs
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import (
@@ -37,7 +36,6 @@ from momentalign.training.config import (
     ValidationFigures,
     domain_sizes,
 )
-from momentalign.validation import check_interval
 
 __all__ = [
     "HUBER_DELTA",
@@ -45,44 +43,35 @@ __all__ = [
     "RowReader",
     "StackDistance",
     "absolute_error",
-    "adversaries",
     "cross_entropy",
     "huber_error",
     "make_optimizer",
     "one_thread",
     "open_device",
+    "own_distances",
     "squared_error",
+    "stack_weights",
 ]
 
 
-class _Way(NamedTuple):
-    """How some networks are computed together: the kind of distance, and what it compares where domains are several."""
-
-    kind: str
-    between: Between
-    weights: DomainWeights
+StackWeights: TypeAlias = Mapping[type, Sequence[Tensor]]
 
 
 class StackDistance:
     """Distances (stack,) of stacked activations (stack, rows, width).
 
-    `adversaries` are the weights (stack, width, 1) and biases (stack, 1, 1) of :func:`adversaries`. The MMD compares
-    all pairs of rows; of samples larger than `mmd_rows` so many are drawn by `generator`, anew for every call.
+    `weights` are those of :func:`stack_weights`, which the distances train along with the networks.
     """
 
-    def __init__(
-        self,
-        specs: Sequence[NetworkSpec],
-        adversaries: Sequence[Tensor] = (),
-        *,
-        mmd_rows: int | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        self.specs = list(specs)
-        self._adversaries = list(adversaries)
-        self._mmd_rows, self._generator = mmd_rows, generator
-        self._groups = _group(specs)
-        self._kept: dict[str, Tensor] = {}
+    def __init__(self, specs: Sequence[NetworkSpec], weights: StackWeights | None = None) -> None:
+        together: dict[object, list[int]] = {}
+        for index, spec in enumerate(specs):
+            if spec.distance is not None and spec.weight:
+                domain_weights = spec.domain_weights
+                numbers = domain_weights if isinstance(domain_weights, str) else tuple(domain_weights)
+                key = (stack_key(spec.distance) or index, spec.between, numbers)
+                together.setdefault(key, []).append(index)
+        self._groups = [_Group(specs, indices, weights or {}) for indices in together.values()]
 
     @property
     def needed(self) -> bool:
@@ -98,157 +87,94 @@ class StackDistance:
         there are several.
         """
         values = source.new_zeros(source.shape[0])
-        for way, indices in self._groups.items():
-            if len(indices) == source.shape[0]:
-                return self._compare(way, indices, source, target, sizes)
-            chosen = self._constant(f"{way} specs", indices, source)
+        for group in self._groups:
+            if len(group.indices) == source.shape[0]:
+                return group.distances(source, target, sizes, None)
+            chosen = group.chosen(source.device)
             parts = source.index_select(0, chosen), target.index_select(0, chosen)
-            values = values.index_put((chosen,), self._compare(way, indices, *parts, sizes))
+            values = values.index_put((chosen,), group.distances(*parts, sizes, chosen))
         return values
 
-    def _compare(
+
+class _Group:
+    """Networks of a stack whose distances are computed together, and what is compared where domains are several."""
+
+    def __init__(self, specs: Sequence[NetworkSpec], indices: list[int], weights: StackWeights) -> None:
+        own = [specs[index] for index in indices]
+        losses = [spec.distance for spec in own]
+        first, between, domain_weights = losses[0], own[0].between, own[0].domain_weights
+        self.indices = indices
+        self._chosen: Tensor | None = None
+        self._weights: Sequence[Tensor] = ()
+        self._stacked: Stacked
+        self._for_domains: StackedDomains
+        if isinstance(first, DistanceLoss) and stack_key(first) is not None:
+            self._weights = weights.get(type(first), ())
+            self._stacked = first.stack(losses)
+            self._for_domains = first.for_domains(losses, between, domain_weights)
+        else:
+            assert first is not None  # noqa: S101  (networks without a distance are in no group)
+            self._stacked = partial(_call, first)
+            self._for_domains = average_over_pairs(self._stacked, between, domain_weights, repr(first))
+
+    def chosen(self, device: torch.device) -> Tensor:
+        """Return the indices as a tensor, put on the device once: a recorded epoch may not copy from the host."""
+        if self._chosen is None:
+            self._chosen = torch.tensor(self.indices, device=device)
+        return self._chosen
+
+    def distances(
         self,
-        way: _Way,
-        indices: Sequence[int],
         source: Tensor,
         target: Tensor,
         sizes: tuple[Sequence[int], Sequence[int]] | None,
+        chosen: Tensor | None,
     ) -> Tensor:
-        if sizes is None or way.kind == "dann":  # One domain classifier tells all sources from all targets.
-            return self._evaluate(way.kind, indices, source, target)
-        sources, targets = torch.split(source, list(sizes[0]), -2), torch.split(target, list(sizes[1]), -2)
-        if way.kind.startswith("cmd cross=1 "):
-            return self._domains_cmd(way, indices, sources, targets)
-        if way.between == "barycentre":
-            raise InvalidInputError(
-                'between="barycentre" is a mean of moments, which only discrepancy="cmd" compares, got '
-                f'{self.specs[indices[0]].distance!r}; try between="pairs" or discrepancy="cmd".'
-            )
-        samples = [*sources, target] if way.between == "pooled" else [*sources, *targets]
-        return mean_of_pairs(
-            lambda left, right: torch.stack(
-                [self._evaluate(way.kind, indices, samples[d], samples[e]) for d, e in zip(left, right, strict=True)]
-            ),
-            [sample.shape[-2] for sample in samples],
-            len(sources),
-            between=way.between,
-            weights=way.weights,
+        """Return the distances of the networks of this group, whose activations are given."""
+        weights = self._weights if chosen is None else [part.index_select(0, chosen) for part in self._weights]
+        if sizes is None:
+            return self._stacked(source, target, *weights)
+        return self._for_domains(
+            torch.split(source, list(sizes[0]), -2), torch.split(target, list(sizes[1]), -2), *weights
         )
 
-    def _domains_cmd(
-        self, way: _Way, indices: Sequence[int], sources: Sequence[Tensor], targets: Sequence[Tensor]
-    ) -> Tensor:
-        """The CMD of several domains: networks together where their orders are the same, else one by one."""
-        losses = [loss for loss in (self.specs[index].distance for index in indices) if isinstance(loss, CMDLoss)]
-        scale = check_interval(losses[0].interval)
-        together = len({loss.n_moments for loss in losses}) == 1
-        parts = [slice(None)] if together else [slice(place, place + 1) for place in range(len(losses))]
-        return torch.cat(
-            [
-                stacked_domains(
-                    [sample[part] for sample in sources],
-                    [sample[part] for sample in targets],
-                    loss.n_moments,
-                    scale=scale,
-                    between=way.between,
-                    weights=way.weights,
-                )
-                for part, loss in zip(parts, losses, strict=False)
-            ]
-        )
 
-    def _constant(self, name: str, numbers: Sequence[float], like: Tensor) -> Tensor:
-        """Numbers as a tensor, put on the device once: a recorded epoch may not copy from the host."""
-        if name not in self._kept:
-            dtype = torch.float64 if isinstance(numbers[0], float) else torch.int64
-            self._kept[name] = torch.tensor(numbers, device=like.device, dtype=dtype)
-        return self._kept[name]
+def own_distances(specs: Sequence[NetworkSpec]) -> list[NetworkSpec]:
+    """Return the networks with copies of the distances that are called one by one: some learn from what they are given.
 
-    def _evaluate(self, key: str, indices: Sequence[int], source: Tensor, target: Tensor) -> Tensor:
-        distances = [self.specs[index].distance for index in indices]
-        if key.startswith("cmd"):
-            return self._cmd(key, [d for d in distances if isinstance(d, CMDLoss)], source, target)
-        if key.startswith("mmd"):
-            losses = [d for d in distances if isinstance(d, MMDLoss)]
-            return self._mmd(losses, self._some_rows(source), self._some_rows(target))
-        if key == "coral":
-            return stacked_coral(source, target)
-        if key == "dann":
-            return stacked_adversarial(source, target, *self._adversaries_of(indices, source))
-        (distance,) = distances
-        return _call(distance, source[0], target[0])
-
-    def _mmd(self, losses: Sequence[MMDLoss], source: Tensor, target: Tensor) -> Tensor:
-        if losses[0].has_median_widths:
-            return stacked_mmd(source, target, stacked_median_betas(source, target, losses[0].kernel))
-        betas = self._constant("betas", [float(d.beta) for d in losses], source)  # type: ignore[arg-type]
-        return stacked_mmd(source, target, betas.to(source.dtype))
-
-    def _some_rows(self, sample: Tensor) -> Tensor:
-        if self._mmd_rows is None or sample.shape[1] <= self._mmd_rows:
-            return sample
-        chosen = torch.randperm(sample.shape[1], generator=self._generator, device=sample.device)[: self._mmd_rows]
-        return sample.index_select(1, chosen)
-
-    def _adversaries_of(self, indices: Sequence[int], source: Tensor) -> list[Tensor]:
-        if len(indices) == len(self.specs):
-            return self._adversaries
-        return [part.index_select(0, self._constant("dann specs", indices, source)) for part in self._adversaries]
-
-    def _cmd(self, key: str, losses: Sequence[CMDLoss], source: Tensor, target: Tensor) -> Tensor:
-        """All networks up to the highest order among them; each counts its own orders only."""
-        orders = [loss.n_moments for loss in losses]
-        scale = check_interval(losses[0].interval)
-        terms = stacked_terms(source, target, max(orders), scale=scale, cross=losses[0].cross)
-        if min(orders) == max(orders):
-            return terms.sum(-1)
-        limits = self._constant(f"{key} orders", orders, terms)
-        return (terms * (torch.arange(max(orders), device=terms.device) < limits[:, None])).sum(-1)
-
-
-def _group(specs: Sequence[NetworkSpec]) -> dict[_Way, list[int]]:
-    """Indices of the networks that can be computed together, by how."""
-    groups: dict[_Way, list[int]] = {}
-    for index, spec in enumerate(specs):
-        if spec.distance is not None and spec.weight:
-            weights = spec.domain_weights
-            numbers = weights if isinstance(weights, str) else tuple(weights)
-            way = _Way(_key(spec.distance, index), spec.between, numbers)
-            groups.setdefault(way, []).append(index)
-    return groups
-
-
-def _key(distance: Distance, index: int) -> str:
-    if type(distance) is CMDLoss and not distance.unbiased and distance.interval != "data":
-        return f"cmd cross={distance.cross} scale={check_interval(distance.interval)}"
-    if type(distance) is MMDLoss and distance.is_plain_gaussian:
-        return "mmd"
-    if type(distance) is MMDLoss and distance.has_median_widths:
-        return f"mmd {distance.kernel} median"
-    if type(distance) is AdversarialLoss and not distance.hidden:
-        return "dann"
-    return "coral" if type(distance) is CORALLoss else f"call {index}"
-
-
-def adversaries(specs: Sequence[NetworkSpec], width: int, *, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-    """Return the domain classifiers of a stack, weights and biases from zero, to be trained; none where none is used.
-
-    Each is a linear classifier of its own, whatever the state of the :class:`AdversarialLoss` that asks for it.
+    So a network in a stack is the network alone, and training changes no object of the caller's.
     """
-    if not any(type(spec.distance) is AdversarialLoss for spec in specs):
-        return []
-    weight = torch.zeros(len(specs), width, 1, dtype=dtype, device=device)
-    bias = torch.zeros(len(specs), 1, 1, dtype=dtype, device=device)
-    return [weight.requires_grad_(), bias.requires_grad_()]
+    return [
+        replace(spec, distance=copy.deepcopy(spec.distance))
+        if isinstance(spec.distance, nn.Module) and stack_key(spec.distance) is None
+        else spec
+        for spec in specs
+    ]
 
 
-def _call(distance: Distance | None, source: Tensor, target: Tensor) -> Tensor:
+def stack_weights(
+    specs: Sequence[NetworkSpec], width: int, *, dtype: torch.dtype, device: torch.device
+) -> dict[type, list[Tensor]]:
+    """Return the weights that the distances of a stack train, by the class of the distance; all start from zero.
+
+    Every network has some, also one that does not use them. They are those of no loss object, whatever its state.
+    """
+    kinds = {type(spec.distance): spec.distance for spec in specs if isinstance(spec.distance, DistanceLoss)}
+    shapes = {kind: distance.stack_weights(width) for kind, distance in kinds.items()}
+    return {
+        kind: [torch.zeros(len(specs), *shape, dtype=dtype, device=device, requires_grad=True) for shape in own]
+        for kind, own in shapes.items()
+        if own
+    }
+
+
+def _call(distance: Distance, source: Tensor, target: Tensor) -> Tensor:
     if isinstance(distance, nn.Module) and any(True for _ in distance.parameters()):
         raise InvalidInputError(
             f"discrepancy {type(distance).__name__} has weights of its own, which a stack does not train; use "
             '"dann" or AdversarialLoss without hidden layers, or train with your own loop.'
         )
-    value = distance(source, target) if distance is not None else None
+    value = distance(source[0], target[0])
     attached = isinstance(value, Tensor) and (value.requires_grad or not source.requires_grad)
     if isinstance(value, Tensor) and value.ndim == 0 and (attached or not torch.is_grad_enabled()):
         return value[None]
@@ -286,7 +212,7 @@ class BatchedEngine:
             # Products of stacked and of single networks are rounded differently; in float64 nobody can tell.
             dtype = torch.float64 if self._device.type == "cpu" else torch.float32
         self._dtype = dtype
-        self._members = list(specs)
+        self._members = own_distances(specs)
         self._epoch = config.epoch(task)
         self._domains = (task.source_domains, task.target_domains) if task.has_several_domains else None
         self._source = RowReader(task.source, self._device, dtype)
@@ -303,8 +229,9 @@ class BatchedEngine:
             for layer in zip(*starts, strict=True)
             for values in ([part.weight for part in layer], [part.bias[None] for part in layer])
         ]
-        self._adversaries = adversaries(specs, config.hidden[-1], dtype=dtype, device=self._device)
-        self._optimizer = make_optimizer(config.optimizer, [*self._parameters, *self._adversaries])
+        self._of_distances = stack_weights(specs, config.hidden[-1], dtype=dtype, device=self._device)
+        self._trained = [*self._parameters, *self._distance_weights()]
+        self._optimizer = make_optimizer(config.optimizer, self._trained)
         self._decay = torch.optim.lr_scheduler.LambdaLR(
             self._optimizer, lambda update: 1.0 / (1.0 + config.optimizer.decay * update)
         )
@@ -312,8 +239,11 @@ class BatchedEngine:
 
     def _prepare(self) -> None:
         """Set what depends on which networks are left."""
-        self._distance = StackDistance(self._members if self._target is not None else [], self._adversaries)
+        self._distance = StackDistance(self._members if self._target is not None else [], self._of_distances)
         self._weights = torch.tensor([spec.weight for spec in self._members], dtype=self._dtype, device=self._device)
+
+    def _distance_weights(self) -> list[Tensor]:
+        return [part for own in self._of_distances.values() for part in own]
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
         """Train every network for some epochs."""
@@ -363,7 +293,7 @@ class BatchedEngine:
         """Go on with these networks only; the optimizer's state is cut along with the weights."""
         chosen = torch.tensor(indices, device=self._device)
         self._members = [self._members[index] for index in indices]
-        for parameter in (*self._parameters, *self._adversaries):
+        for parameter in self._trained:
             state = self._optimizer.state[parameter]
             for name, value in state.items():
                 if isinstance(value, Tensor) and value.shape == parameter.shape:

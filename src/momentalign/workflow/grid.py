@@ -18,8 +18,8 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from momentalign.discrepancies.names import named_distance
 from momentalign.estimators.combination import WEIGHTS
-from momentalign.estimators.mann import named_distance
 from momentalign.progress import EpochReport
 from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import compile_ahead, train_stack

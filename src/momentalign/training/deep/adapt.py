@@ -14,7 +14,8 @@ import numpy as np
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from momentalign.discrepancies.central_moment import Interval
+from momentalign.discrepancies.base import Interval
+from momentalign.discrepancies.names import named_class
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.training.deep.alignment import Schedule
 from momentalign.training.deep.lightning import kept_random_state, seed_everything
@@ -256,7 +257,7 @@ def _module(model: nn.Module, layer: Any, discrepancy: Any, pairs: PairedLoader,
     if isinstance(discrepancy, str) and discrepancy == "dsn":
         gamma = read_weights(settings.pop("weight"), 1)[0] * GAMMA
         return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **settings)
-    example = _example(model, pairs) if _names_dann(discrepancy) else None
+    example = _example(model, pairs) if _needs_example(discrepancy) else None
     return DeepAdaptation(model, layer, discrepancy=discrepancy, example=example, **settings)
 
 
@@ -298,9 +299,10 @@ def _read_seed(random_state: object) -> int:
     return int(random_state)
 
 
-def _names_dann(discrepancy: object) -> bool:
+def _needs_example(discrepancy: Any) -> bool:
     several = isinstance(discrepancy, Sequence) and not isinstance(discrepancy, str)
-    return "dann" in (discrepancy if several else [discrepancy])  # type: ignore[operator]
+    known = [named_class(name) for name in (discrepancy if several else [discrepancy])]
+    return any(found is not None and found.needs_width for found in known)
 
 
 def _example(model: nn.Module, pairs: PairedLoader) -> Any:

@@ -12,7 +12,6 @@ The ramp of Y. Ganin et al., Domain-adversarial training of neural networks, 201
 
 from __future__ import annotations
 
-import copy
 import math
 import numbers
 import warnings
@@ -23,11 +22,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from momentalign.discrepancies.adversarial import AdversarialLoss
-from momentalign.discrepancies.central_moment import CMDLoss, Interval, cmd_terms
-from momentalign.discrepancies.coral import CORALLoss
-from momentalign.discrepancies.distributed import joined_cmd
-from momentalign.discrepancies.mmd import MMDLoss
+from momentalign.discrepancies.base import DistanceLoss, Interval
+from momentalign.discrepancies.names import named_class, named_distance
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.networks.layers import activation_interval, find_layer
 from momentalign.training.deep.ranks import number_of_ranks
@@ -36,10 +32,6 @@ __all__ = ["Alignment", "Discrepancy", "Schedule", "read_layers", "read_schedule
 
 Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Discrepancy: TypeAlias = Literal["cmd", "cv-cmd", "mmd", "coral", "dann"] | Distance | None
-NAMES = ("cmd", "cv-cmd", "mmd", "coral", "dann")
-
-# The domain classifier of Ganin et al. (2016) for digits.
-ADVERSARY = (100,)
 
 
 def read_layers(model: nn.Module, layer: str | Sequence[str]) -> list[str]:
@@ -64,8 +56,9 @@ class Alignment(nn.Module):
     layers
         The names of the layers.
     discrepancy
-        One distance or several: ``"cmd"``, ``"cv-cmd"``, ``"mmd"`` (five Gaussian kernels), ``"coral"``, ``"dann"``,
-        any callable of two matrices, or None for no distance. Every layer has a copy of its own.
+        One distance or several: ``"cmd"``, ``"cv-cmd"``, ``"mmd"``, ``"coral"``, ``"dann"`` with the meaning of
+        :func:`~momentalign.discrepancies.names.named_distance`, any callable of two matrices, or None for no distance.
+        Every layer has a copy of its own.
     weight
         The weight of the distance, or one for each of several.
     n_moments, interval
@@ -124,32 +117,37 @@ class Alignment(nn.Module):
         """Return the CMD of every order, with the layer's name and the distance's place where there are several."""
         terms: dict[str, Tensor] = {}
         for name, losses in zip(self.layers, self._losses, strict=True):
-            several = sum(isinstance(loss, CMDLoss) for loss in losses) > 1
-            for place, loss in enumerate(losses, 1):
-                if isinstance(loss, CMDLoss):
-                    path = (f"{name}/" if len(self.layers) > 1 else "") + (f"{place}/" if several else "")
-                    values = _terms(loss, source[name].detach(), target[name].detach())
-                    terms |= {f"distance/{path}{order}": value for order, value in enumerate(values, 1)}
+            known = {
+                number: loss.orders(source[name].detach(), target[name].detach())
+                for number, loss in enumerate(losses, 1)
+                if isinstance(loss, DistanceLoss)
+            }
+            found = {number: values for number, values in known.items() if values is not None}
+            for number, values in found.items():
+                path = (f"{name}/" if len(self.layers) > 1 else "") + (f"{number}/" if len(found) > 1 else "")
+                terms |= {f"distance/{path}{order}": value for order, value in enumerate(values, 1)}
         return terms
 
     def join_ranks(self) -> None:
         """Compute the CMD of the joined batch where several processes train together."""
         if number_of_ranks() > 1:
             for loss in self.modules_of_losses:
-                if isinstance(loss, CMDLoss):
-                    loss.process_group = dist.group.WORLD
+                if isinstance(loss, DistanceLoss):
+                    loss.join_ranks(dist.group.WORLD)
 
     def intervals(self) -> list[Any]:
         """Return the intervals as they are now; those taken from data belong to the state of a run."""
-        return [list(loss.interval) if loss.interval != "data" else "data" for loss in self._cmd_losses()]
+        return [loss.interval if isinstance(loss.interval, str) else list(loss.interval) for loss in self._scaled()]  # type: ignore[arg-type]
 
     def set_intervals(self, intervals: Sequence[Any]) -> None:
         """Put back what :meth:`intervals` returned."""
-        for loss, interval in zip(self._cmd_losses(), intervals, strict=True):
+        for loss, interval in zip(self._scaled(), intervals, strict=True):
             loss.interval = interval if interval == "data" else (interval[0], interval[1])
 
-    def _cmd_losses(self) -> list[CMDLoss]:
-        return [loss for loss in self.modules_of_losses if isinstance(loss, CMDLoss)]
+    def _scaled(self) -> list[DistanceLoss]:
+        """The distances that have an interval."""
+        known = [loss for loss in self.modules_of_losses if isinstance(loss, DistanceLoss)]
+        return [loss for loss in known if loss.interval is not None]
 
 
 def read_weights(weight: Any, count: int) -> list[float]:
@@ -167,25 +165,16 @@ def _loss(
     kind: Any, layer: nn.Module, name: str, n_moments: int, interval: Interval | None, width: int | None
 ) -> Distance:
     """The distance of one layer."""
-    if isinstance(kind, str):
-        if kind in ("cmd", "cv-cmd"):
-            return CMDLoss(n_moments, _interval(interval, layer, name), cross=1 if kind == "cmd" else 2)
-        if kind == "mmd":
-            return MMDLoss(kernel="gaussians")
-        if kind == "coral":
-            return CORALLoss()
-        if kind == "dann" and width is not None:
-            return AdversarialLoss(width, hidden=ADVERSARY)
-        if kind == "dann":
-            raise InvalidInputError(
-                f"discrepancy 'dann' has to know the width of layer {name!r} to build its domain classifier; "
-                "give a batch of inputs as example=, or an AdversarialLoss(width)."
-            )
-    if callable(kind):
-        return copy.deepcopy(kind) if isinstance(kind, nn.Module) else kind
-    raise InvalidInputError(
-        f"discrepancy must be one of {', '.join(NAMES)}, a callable or None, got {kind!r}; try discrepancy='cmd'."
-    )
+    known = named_class(kind)
+    if known is not None and known.needs_width and width is None:
+        raise InvalidInputError(
+            f"discrepancy {kind!r} has to know the width of layer {name!r} to build its domain classifier; "
+            "give a batch of inputs as example=, or an AdversarialLoss(width)."
+        )
+    own = _interval(interval, layer, name) if known is not None and known.needs_interval else (0.0, 1.0)
+    distance = named_distance(kind, n_moments, width=width, interval=own)
+    assert distance is not None  # noqa: S101
+    return distance
 
 
 def _interval(interval: Interval | None, layer: nn.Module, name: str) -> Interval:
@@ -201,20 +190,6 @@ def _interval(interval: Interval | None, layer: nn.Module, name: str) -> Interva
         stacklevel=2,
     )
     return "data"
-
-
-def _terms(loss: CMDLoss, source: Tensor, target: Tensor) -> Tensor:
-    interval = loss.interval
-    if loss.process_group is None or isinstance(interval, str):
-        return cmd_terms(
-            source, target, n_moments=loss.n_moments, interval=interval, cross=loss.cross, unbiased=loss.unbiased
-        )
-    scale = abs(interval[1] - interval[0])
-    sums = [
-        joined_cmd(source, target, n_moments=order, scale=scale, cross=min(order, loss.cross), group=loss.process_group)
-        for order in range(1, loss.n_moments + 1)
-    ]
-    return torch.stack(sums).diff(prepend=sums[0].new_zeros(1))
 
 
 def _scalar(loss: Distance, source: Tensor, target: Tensor) -> Tensor:

@@ -121,8 +121,8 @@ class DeepAdaptation(pl.LightningModule):
     layer
         The name of the submodule whose output is aligned, or several names.
     discrepancy
-        ``"cmd"``, ``"cv-cmd"``, ``"mmd"`` (five Gaussian kernels as in DAN), ``"coral"``, ``"dann"``, any callable of
-        two matrices (rows, width) that returns a scalar, None for the plain network, or a sequence of these.
+        ``"cmd"``, ``"cv-cmd"``, ``"mmd"``, ``"coral"``, ``"dann"``, with the meaning they have in the estimators,
+        any callable of two matrices (rows, width) that returns a scalar, None for the plain network, or a sequence.
     weight
         :math:`\lambda`, or one weight for each of several distances.
     schedule
