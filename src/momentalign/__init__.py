@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from momentalign.estimators.persistence import load
     from momentalign.estimators.regressor import MANNRegressor
     from momentalign.estimators.tca import TransferComponentAnalysis
+    from momentalign.evaluation.diagnose import diagnose
     from momentalign.moments.streaming import Moments
     from momentalign.monitoring.monitor import DriftMonitor
-    from momentalign.report.diagnosis import diagnose
     from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
     from momentalign.tables.text import DomainVectorizer
     from momentalign.training.deep.adapt import adapt
@@ -51,7 +51,7 @@ _HOMES = {
     "cmd": "momentalign.discrepancies.central_moment",
     "cmd_terms": "momentalign.discrepancies.central_moment",
     "coral": "momentalign.discrepancies.coral",
-    "diagnose": "momentalign.report.diagnosis",
+    "diagnose": "momentalign.evaluation.diagnose",
     "error_bound": "momentalign.estimators.bounds",
     "export_onnx": "momentalign.training.deep.export",
     "load": "momentalign.estimators.persistence",

@@ -18,6 +18,7 @@ __all__ = [
     "check_confidence",
     "check_device",
     "check_features",
+    "check_generator",
     "check_interval",
     "check_number",
     "check_probabilities",
@@ -84,6 +85,25 @@ def check_seed(random_state: int | np.random.RandomState | np.random.Generator |
             f"random_state must be a whole number of at least 0, a RandomState or None, got {random_state!r}."
         )
     return int(random_state)
+
+
+def check_generator(random_state: object) -> np.random.Generator:
+    """Return the generator that numbers are drawn with, or say what is wrong with it; a generator is used as it is.
+
+    Examples
+    --------
+    >>> check_generator(0).integers(10, size=3).tolist()
+    [8, 6, 5]
+    """
+    try:
+        if isinstance(random_state, bool):
+            raise TypeError
+        return np.random.default_rng(random_state)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidTypeError(
+            f"random_state must be a whole number of at least 0, a Generator or None, got {random_state!r}; try "
+            "random_state=0."
+        ) from None
 
 
 def check_device(device: str) -> str:

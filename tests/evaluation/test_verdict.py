@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from momentalign.evaluation.diagnose import conclude
 from momentalign.evaluation.domain_classifier import DomainClassifier
 from momentalign.evaluation.features import FeatureChange
 from momentalign.evaluation.moment_test import MomentShift
-from momentalign.evaluation.verdict import conclude
 
 GUESSING = DomainClassifier("logistic regression", 100, 0.5, 0.0, 0.51, 0.4, 0.6, 0.4, [])
 KNOWING = GUESSING._replace(auc=0.65, p_value=1e-4)

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from momentalign.evaluation.diagnose import diagnose
 from momentalign.paper.artificial_page import artificial_page
 from momentalign.paper.digits_page import digits_page
 from momentalign.paper.overpenalization import overpenalization_page
 from momentalign.paper.sensitivity import sensitivity_page
 from momentalign.paper.sentiment import sentiment_page
-from momentalign.report.diagnosis import diagnose
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine to open the pages with")

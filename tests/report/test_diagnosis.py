@@ -14,7 +14,7 @@ import pytest
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.report.diagnosis import Diagnosis, diagnose
+from momentalign.evaluation.diagnose import Diagnosis, diagnose
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "alpha": ({"alpha": 1.5}, "alpha must be a number between 0 and 1, got 1.5; try 0.05"),
     "alpha True": ({"alpha": True}, "alpha must be"),
     "alpha words": ({"alpha": "0.05"}, "alpha must be"),
-    "no permutations": ({"n_permutations": 0}, "n_permutations must be a whole number of at least 1, got 0; try 1000"),
+    "no permutations": ({"n_permutations": 0}, "n_permutations must be at least 1, got 0; try n_permutations=1000"),
     "permutations True": ({"n_permutations": True}, "n_permutations must be"),
     "permutations": ({"n_permutations": 1.5}, "n_permutations must be"),
     "seed": ({"random_state": -1}, "random_state must be a whole number of at least 0, a Generator or None, got -1"),
@@ -257,12 +257,12 @@ def test_a_missing_package_is_named(
         return real(name, *rest, **options)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    monkeypatch.delitem(sys.modules, "momentalign.report.diagnosis", raising=False)
+    monkeypatch.delitem(sys.modules, "momentalign.evaluation.diagnose", raising=False)
     with pytest.raises(ModuleNotFoundError, match=re.escape(f"pip install momentalign[{extra}]")):
         getattr(alike, method)()
 
 
 def test_neither_torch_nor_matplotlib_is_imported():
-    script = "import sys, momentalign.report.diagnosis; print({'torch', 'matplotlib'} & set(sys.modules))"
+    script = "import sys, momentalign.evaluation.diagnose; print({'torch', 'matplotlib'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

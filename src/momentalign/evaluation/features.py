@@ -1,40 +1,39 @@
 r"""Every feature of two samples compared, with p-values corrected for their number.
 
-The tests of all features, of their values and of how often these are missing, are one family; its p-values are
-adjusted by
+Numbers and dates: how far their distributions are apart is the two-sample Kolmogorov-Smirnov statistic
+
+.. math:: D = \sup_t \lvert F_S(t) - F_T(t) \rvert
+
+with the p-value of its limit for large samples,
+
+    N. Smirnov: Table for estimating the goodness of fit of empirical distributions. Annals of Mathematical Statistics
+    19, 1948.
+
+From eight rows on that p-value is close to the exact one or somewhat above it, so that it does not find too much; the
+approximation of :func:`scipy.stats.ks_2samp` lies below the exact one where both samples have the same size. Ties make
+it larger.
+
+Categories: how far their shares are apart is the total variation distance, the largest difference of the probabilities
+of any set of categories,
+
+.. math:: \mathrm{TV} = \frac12 \sum_c \lvert p_S(c) - p_T(c) \rvert
+
+with Pearson's chi-square test. How often a value is missing is compared as two proportions.
+
+All these tests are one family. Its p-values are adjusted by
 
     Y. Benjamini, Y. Hochberg: Controlling the false discovery rate: a practical and powerful approach to multiple
     testing. Journal of the Royal Statistical Society B 57, 1995:
 
 of the features with an adjusted p-value of at most alpha, at most that share is expected to be found by chance.
-
-One feature of numbers in two samples: how far their distributions are apart, and in what.
-
-.. math:: D = \sup_t \lvert F_S(t) - F_T(t) \rvert
-
-is the two-sample Kolmogorov-Smirnov statistic. Its p-value is that of the limit for large samples,
-
-    N. Smirnov: Table for estimating the goodness of fit of empirical distributions. Annals of Mathematical Statistics
-    19, 1948,
-
-from eight rows on close to the exact one or somewhat above it, so that it does not find too much; the corrections in
-use for one sample put it below the exact one where both samples have the same size. Tied values make it larger.
-
-Shares in two samples: how often a value is missing, and how often each category occurs.
-
-.. math:: \mathrm{TV} = \frac12 \sum_c \lvert p_S(c) - p_T(c) \rvert
-
-is the total variation distance of two distributions over categories: the largest difference of the probabilities of any
-set of them.
-
-What a feature looks like in both samples, in a few numbers: a histogram, or the shares of its main categories.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,7 +49,6 @@ __all__ = [
     "Level",
     "NumberChange",
     "Shape",
-    "adjusted",
     "compare_categories",
     "compare_features",
     "compare_numbers",
@@ -64,6 +62,119 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, kw_only=True)
+class FeatureChange:
+    """How one feature differs; NaN where there is nothing to compare."""
+
+    name: str
+    kind: Kind
+    distance: float
+    """Kolmogorov-Smirnov statistic of numbers and dates, total variation distance of categories."""
+    p_value: float
+    p_adjusted: float = math.nan
+    mean_source: float = math.nan
+    mean_target: float = math.nan
+    mean_shift: float = math.nan
+    """Target mean minus source mean, in pooled standard deviations."""
+    deviation_ratio: float = math.nan
+    """Standard deviation of the target over that of the source."""
+    missing_source: float
+    missing_target: float
+    missing_p_value: float
+    missing_p_adjusted: float = math.nan
+    new: float = math.nan
+    """The share of the target in categories that the source does not have."""
+    gone: float = math.nan
+    """The share of the source in categories that the target does not have."""
+    changes: Sequence[str] = ()
+    """What differs significantly: location, spread, shape, categories, missing values."""
+    shape: Shape | None
+
+    @property
+    def apart(self) -> float:
+        """How far apart: the distance of the values or, where those differ, of the shares that are missing."""
+        unknown = math.isnan(self.distance) or self.changes == ["missing values"]
+        missing_apart = abs(self.missing_target - self.missing_source) if "missing values" in self.changes else 0.0
+        return max(0.0 if unknown else self.distance, missing_apart)
+
+
+class Shape(NamedTuple):
+    """Shares of both samples in the same bins (between `low` and `high`) or categories (`names`)."""
+
+    source: list[float]
+    target: list[float]
+    low: float | None = None
+    high: float | None = None
+    names: list[str] | None = None
+
+
+def compare_features(samples: Samples, *, alpha: float = 0.05) -> list[FeatureChange]:
+    """Compare every common feature; the ones that differ most come first.
+
+    Examples
+    --------
+    >>> from momentalign.evaluation.samples import read_samples
+    >>> random = np.random.default_rng(0)
+    >>> pair = read_samples(random.normal(0, 1, (200, 2)), random.normal([0, 1], 1, (200, 2)), ["same", "moved"])
+    >>> [(feature.name, feature.changes) for feature in compare_features(pair)]
+    [('moved', ['location']), ('same', [])]
+    """
+    compared = [_compare(samples, name) for name in samples.kinds]
+    p_values = np.array([(feature.p_value, feature.missing_p_value) for feature, _ in compared])
+    tested = ~np.isnan(p_values)
+    if tested.any():
+        p_values[tested] = stats.false_discovery_control(p_values[tested])
+    features = []
+    for (feature, aspects), (p, missing_p) in zip(compared, p_values.tolist(), strict=True):
+        changes = _changed_aspects(aspects, alpha) if p <= alpha else []
+        changes += ["missing values"] if missing_p <= alpha else []
+        features.append(replace(feature, p_adjusted=p, missing_p_adjusted=missing_p, changes=changes))
+    return sorted(features, key=lambda feature: (not feature.changes, -feature.apart))
+
+
+def _compare(samples: Samples, name: str) -> tuple[FeatureChange, dict[str, float]]:
+    """Compare one feature: its known values, how many are missing, and a p-value for each aspect that may differ."""
+    kind, sides = samples.kinds[name], samples.pair(name)
+    absent = [missing(side) for side in sides]
+    counts = [int(gone.sum()) for gone in absent]
+    source, target = (side[~gone] for side, gone in zip(sides, absent, strict=True))
+    change: CategoryChange | NumberChange
+    own: dict[str, Any]
+    if kind == "category":
+        change = compare_categories(source, target)
+        own = {"new": change.new, "gone": change.gone}
+        shape = main_levels(change.levels) if change.levels else None
+        aspects = {"categories": 0.0}
+    else:
+        source, target = np.sort(source), np.sort(target)
+        change = compare_numbers(source, target)
+        own = {field: getattr(change, field) for field in _MEANS_AND_DEVIATIONS}
+        shape = histogram(source, target)
+        aspects = {"location": change.location_p, "spread": change.spread_p, "shape": change.shape_p}
+    rows = len(sides[0]), len(sides[1])
+    feature = FeatureChange(
+        name=name,
+        kind=kind,
+        distance=change.distance,
+        p_value=change.p_value,
+        missing_source=counts[0] / rows[0],
+        missing_target=counts[1] / rows[1],
+        missing_p_value=proportions_p_value(counts[0], rows[0], counts[1], rows[1]) if any(counts) else math.nan,
+        shape=shape,
+        **own,
+    )
+    return feature, aspects
+
+
+_MEANS_AND_DEVIATIONS = ("mean_source", "mean_target", "mean_shift", "deviation_ratio")
+
+
+def _changed_aspects(aspects: Mapping[str, float], alpha: float) -> list[str]:
+    """Return in what a feature differs: what its own tests find together at alpha, else the likeliest."""
+    found = [name for name, p in aspects.items() if p <= alpha / len(aspects)]
+    return found or [min(aspects, key=lambda name: aspects[name])]
+
+
 class NumberChange(NamedTuple):
     """How one feature of numbers differs; NaN where a sample has no value."""
 
@@ -72,32 +183,24 @@ class NumberChange(NamedTuple):
     mean_source: float
     mean_target: float
     mean_shift: float
-    """Target mean minus source mean, in pooled deviations."""
+    """Target mean minus source mean, in pooled standard deviations."""
     deviation_ratio: float
-    """Deviation in the target over that in the source."""
+    """Standard deviation of the target over that of the source."""
     location_p: float
     spread_p: float
     shape_p: float
 
 
-class _Summary(NamedTuple):
-    rows: int
-    mean: float
-    variance: float
-    variance_error: float
-    """Squared relative standard error of the variance, (kurtosis - 1) / rows."""
-
-
 def compare_numbers(source: ArrayLike, target: ArrayLike) -> NumberChange:
     r"""Compare two samples of numbers without missing values, each in increasing order.
 
-    With means :math:`m` and deviations :math:`s` of both samples, the standardised mean shift is
+    With means :math:`m` and standard deviations :math:`s` of both samples, the standardised mean shift is
 
     .. math:: \frac{m_T - m_S}{\sqrt{(s_S^2 + s_T^2) / 2}}.
 
     Three further p-values say in what the samples differ: Welch's test of the means, a test of the logarithms of the
     variances with their standard error from the fourth moment, and, for the shape, the Kolmogorov-Smirnov test after
-    each sample is brought to mean 0 and deviation 1, equal values spread halfway to their neighbours.
+    each sample is brought to mean 0 and standard deviation 1, equal values spread halfway to their neighbours.
 
     Examples
     --------
@@ -112,14 +215,15 @@ def compare_numbers(source: ArrayLike, target: ArrayLike) -> NumberChange:
     # Powers of values as large as 1e200 would overflow.
     size = float(max(abs(a[0]), abs(a[-1]), abs(b[0]), abs(b[-1]))) or 1.0
     one, other = _summary(a / size), _summary(b / size)
+    shift = other.mean - one.mean
     return NumberChange(
         distance,
         ks_p_value(distance, len(a), len(b)),
         one.mean * size,
         other.mean * size,
-        _ratio(other.mean - one.mean, math.sqrt((one.variance + other.variance) / 2)),
+        _ratio(shift, math.sqrt((one.variance + other.variance) / 2)),
         _ratio(math.sqrt(other.variance), math.sqrt(one.variance), nothing=1.0),
-        _location_p(one, other),
+        _two_sided_p(shift, math.sqrt(one.variance / one.rows + other.variance / other.rows)),
         _spread_p(one, other),
         _shape_p(a / size, b / size) if one.variance and other.variance else 1.0,
     )
@@ -133,15 +237,23 @@ def ks_distance(source: Floats, target: Floats) -> float:
     >>> ks_distance(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
     0.5
     """
-    places = np.concatenate([source, target])
-    below = [np.searchsorted(sample, places, side="right") / len(sample) for sample in (source, target)]
+    values = np.concatenate([source, target])
+    below = [np.searchsorted(sample, values, side="right") / len(sample) for sample in (source, target)]
     return float(np.abs(below[0] - below[1]).max())
 
 
 def ks_p_value(distance: float, rows: int, other_rows: int) -> float:
-    """Return the chance of a distance at least this large between two samples of one distribution."""
+    """Return the probability of a distance at least this large between two samples of one distribution."""
     root = math.sqrt(rows * other_rows / (rows + other_rows))
     return float(special.kolmogorov(root * distance))
+
+
+class _Summary(NamedTuple):
+    rows: int
+    mean: float
+    variance: float
+    variance_error: float
+    """Squared relative standard error of the variance, (kurtosis - 1) / rows."""
 
 
 def _summary(sample: Floats) -> _Summary:
@@ -161,24 +273,19 @@ def _ratio(part: float, whole: float, *, nothing: float = 0.0) -> float:
     return math.copysign(math.inf, part) if part else nothing
 
 
-def _two_sided(difference: float, error: float) -> float:
-    return float(2.0 * special.ndtr(-abs(_ratio(difference, error))))
-
-
-def _location_p(source: _Summary, target: _Summary) -> float:
-    error = math.sqrt(source.variance / source.rows + target.variance / target.rows)
-    return _two_sided(target.mean - source.mean, error)
+def _two_sided_p(difference: float, standard_error: float) -> float:
+    return float(2.0 * special.ndtr(-abs(_ratio(difference, standard_error))))
 
 
 def _spread_p(source: _Summary, target: _Summary) -> float:
     if not source.variance or not target.variance:
         return 1.0 if source.variance == target.variance else 0.0
     error = math.sqrt(source.variance_error + target.variance_error)
-    return _two_sided(math.log(target.variance / source.variance), error)
+    return _two_sided_p(math.log(target.variance / source.variance), error)
 
 
 def _shape_p(source: Floats, target: Floats) -> float:
-    """Compare the samples at mean 0 and deviation 1."""
+    """Compare the samples at mean 0 and standard deviation 1."""
     if any((sample[1:] == sample[:-1]).any() for sample in (source, target)):
         values = np.unique(np.concatenate([source, target]))
         source, target = _untied(source, values), _untied(target, values)
@@ -190,15 +297,11 @@ def _untied(sample: Floats, values: Floats) -> Floats:
     """Spread equal values evenly halfway to their neighbours: else steps of two grids would pass for another shape."""
     middles = (values[1:] + values[:-1]) / 2
     edges = np.concatenate([[2 * values[0] - middles[0]], middles, [2 * values[-1] - middles[-1]]])
-    place = np.searchsorted(values, sample)
+    index = np.searchsorted(values, sample)
     first = np.searchsorted(sample, sample)
     ties = np.searchsorted(sample, sample, side="right") - first
     part = (np.arange(len(sample)) - first + 0.5) / ties
-    return np.asarray(edges[place] + part * (edges[place + 1] - edges[place]))
-
-
-_LEAST_EXPECTED = 5.0
-"""Below this many expected rows the chi-square approximation is poor (Cochran, Biometrics 10, 1954)."""
+    return np.asarray(edges[index] + part * (edges[index + 1] - edges[index]))
 
 
 class Level(NamedTuple):
@@ -228,6 +331,10 @@ class CategoryChange(NamedTuple):
         return sum(level.source for level in self.levels if not level.target)
 
 
+_LEAST_EXPECTED = 5.0
+"""Below this many expected rows the chi-square approximation is poor (Cochran, Biometrics 10, 1954)."""
+
+
 def compare_categories(source: NDArray[np.object_], target: NDArray[np.object_]) -> CategoryChange:
     """Compare two samples of categories without missing values.
 
@@ -240,15 +347,27 @@ def compare_categories(source: NDArray[np.object_], target: NDArray[np.object_])
     >>> change.distance, change.p_value < 1e-6, change.levels
     (0.5, True, [Level(name='a', source=0.5, target=1.0), Level(name='b', source=0.5, target=0.0)])
     """
-    counts = _counts(source, target)
-    order = sorted(counts, key=lambda name: (-sum(counts[name]), name))
-    table = np.array([counts[name] for name in order], dtype=float).reshape(-1, 2)
     if not len(source) or not len(target):
         return CategoryChange(math.nan, math.nan, [])
+    counts = Counter(source.tolist()), Counter(target.tolist())
+    both = counts[0] + counts[1]
+    names = sorted(both, key=lambda name: (-both[name], name))
+    table = np.array([[side[name] for side in counts] for name in names], dtype=float)
     shares = table / table.sum(axis=0)
-    levels = [Level(name, float(one), float(other)) for name, (one, other) in zip(order, shares, strict=True)]
     distance = float(np.abs(shares[:, 0] - shares[:, 1]).sum() / 2)
+    levels = [Level(name, *pair) for name, pair in zip(names, shares.tolist(), strict=True)]
     return CategoryChange(distance, _chi_square_p(table), levels)
+
+
+def _chi_square_p(table: Floats) -> float:
+    rare = stats.contingency.expected_freq(table).min(axis=1) < _LEAST_EXPECTED
+    merged = np.vstack([table[~rare], table[rare].sum(axis=0)]) if rare.any() else table
+    if len(merged) < 2:
+        return math.nan
+    if len(merged) == 2:
+        (hits, other_hits), (rest, other_rest) = merged.astype(int).tolist()
+        return proportions_p_value(hits, hits + rest, other_hits, other_hits + other_rest)
+    return float(stats.chi2_contingency(merged, correction=False).pvalue)
 
 
 def proportions_p_value(hits: int, rows: int, other_hits: int, other_rows: int) -> float:
@@ -260,44 +379,15 @@ def proportions_p_value(hits: int, rows: int, other_hits: int, other_rows: int) 
     (True, 1.0)
     """
     table = np.array([[hits, other_hits], [rows - hits, other_rows - other_hits]])
-    expected = stats.contingency.expected_freq(table)
-    if expected.min() < _LEAST_EXPECTED:
+    if stats.contingency.expected_freq(table).min() < _LEAST_EXPECTED:
         return float(stats.fisher_exact(table).pvalue)
     return float(stats.chi2_contingency(table, correction=False).pvalue)
 
 
-def _counts(source: NDArray[np.object_], target: NDArray[np.object_]) -> dict[str, list[int]]:
-    counts: dict[str, list[int]] = {}
-    for side, values in enumerate((source, target)):
-        for value in values.tolist():
-            counts.setdefault(value, [0, 0])[side] += 1
-    return counts
-
-
-def _chi_square_p(table: NDArray[np.float64]) -> float:
-    rare = stats.contingency.expected_freq(table).min(axis=1) < _LEAST_EXPECTED
-    merged = np.vstack([table[~rare], table[rare].sum(axis=0)]) if rare.any() else table
-    if len(merged) < 2:
-        return math.nan
-    if len(merged) == 2:
-        (hits, other_hits), (rest, other_rest) = merged.astype(int).tolist()
-        return proportions_p_value(hits, hits + rest, other_hits, other_hits + other_rest)
-    return float(stats.chi2_contingency(merged, correction=False).pvalue)
-
-
 BINS = 32
 LEVELS = 6
+# The share of both samples together that is left out at either end of a histogram.
 _CUT = 0.005
-
-
-class Shape(NamedTuple):
-    """Shares of both samples in the same bins (between `low` and `high`) or categories (`names`)."""
-
-    source: list[float]
-    target: list[float]
-    low: float | None = None
-    high: float | None = None
-    names: list[str] | None = None
 
 
 def histogram(source: Floats, target: Floats, *, bins: int = BINS) -> Shape | None:
@@ -319,7 +409,7 @@ def histogram(source: Floats, target: Floats, *, bins: int = BINS) -> Shape | No
         low, high = float(both[0]), float(both[-1])
     whole = high - low < 1e9 and bool((both == np.floor(both)).all())
     edges = _whole_edges(low, high, bins) if whole else _edges(low, high, bins)
-    shares = [_shares(sample, edges) for sample in (source, target)]
+    shares = [_rounded(np.histogram(sample, edges)[0] / max(len(sample), 1)) for sample in (source, target)]
     return Shape(shares[0], shares[1], float(edges[0]), float(edges[-1]))
 
 
@@ -336,8 +426,8 @@ def main_levels(levels: Sequence[Level], *, most: int = LEVELS) -> Shape:
     if rest:
         shown.append(Level(f"{len(rest)} others", sum(level.source for level in rest), sum(one.target for one in rest)))
     return Shape(
-        [_rounded(level.source) for level in shown],
-        [_rounded(level.target) for level in shown],
+        _rounded(np.array([level.source for level in shown])),
+        _rounded(np.array([level.target for level in shown])),
         names=[level.name for level in shown],
     )
 
@@ -355,153 +445,6 @@ def _whole_edges(low: float, high: float, bins: int) -> Floats:
     return np.asarray(low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1))
 
 
-def _shares(sample: Floats, edges: Floats) -> list[float]:
-    if not len(sample):
-        return [0.0] * (len(edges) - 1)
-    below = np.searchsorted(sample, edges)
-    below[-1] = np.searchsorted(sample, edges[-1], side="right")
-    return [_rounded(share) for share in (np.diff(below) / len(sample)).tolist()]
-
-
-def _rounded(share: float) -> float:
-    """Keep a share short: no drawing shows more."""
-    return round(share, 4)
-
-
-_ASPECTS = ("location", "spread", "shape")
-_OF_NUMBERS = ("mean_source", "mean_target", "mean_shift", "deviation_ratio")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FeatureChange:
-    """How one feature differs; NaN where there is nothing to compare."""
-
-    name: str
-    kind: Kind
-    distance: float
-    """Kolmogorov-Smirnov statistic of numbers and dates, total variation distance of categories."""
-    p_value: float
-    p_adjusted: float
-    mean_source: float = math.nan
-    mean_target: float = math.nan
-    mean_shift: float = math.nan
-    """Target mean minus source mean, in pooled deviations."""
-    deviation_ratio: float = math.nan
-    """Deviation in the target over that in the source."""
-    missing_source: float
-    missing_target: float
-    missing_p_value: float
-    missing_p_adjusted: float
-    new: float = math.nan
-    """The share of the target in categories that the source does not have."""
-    gone: float = math.nan
-    """The share of the source in categories that the target does not have."""
-    changes: list[str]
-    """What differs significantly: location, spread, shape, categories, missing values."""
-    shape: Shape | None
-
-    @property
-    def apart(self) -> float:
-        """How far apart: the distance of the values or, where those differ, of the shares that are missing."""
-        untold = math.isnan(self.distance) or self.changes == ["missing values"]
-        lost = abs(self.missing_target - self.missing_source) if "missing values" in self.changes else 0.0
-        return max(0.0 if untold else self.distance, lost)
-
-
-class _Compared(NamedTuple):
-    """One feature before correction."""
-
-    name: str
-    absent: tuple[float, float]
-    absent_p: float
-    change: NumberChange | CategoryChange
-    shape: Shape | None
-
-
-def compare_features(samples: Samples, *, alpha: float = 0.05) -> list[FeatureChange]:
-    """Compare every common feature; the ones that differ most come first.
-
-    Examples
-    --------
-    >>> from momentalign.evaluation.samples import read_samples
-    >>> random = np.random.default_rng(0)
-    >>> pair = read_samples(random.normal(0, 1, (200, 2)), random.normal([0, 1], 1, (200, 2)), ["same", "moved"])
-    >>> [(feature.name, feature.changes) for feature in compare_features(pair)]
-    [('moved', ['location']), ('same', [])]
-    """
-    compared = [_compare(samples, name) for name in samples.kinds]
-    p_values = adjusted([entry.change.p_value for entry in compared] + [entry.absent_p for entry in compared])
-    features = [
-        _feature(entry, samples.kinds[entry.name], float(p), float(missing_p), alpha)
-        for entry, p, missing_p in zip(compared, p_values[: len(compared)], p_values[len(compared) :], strict=True)
-    ]
-    return sorted(features, key=lambda feature: (not feature.changes, -feature.apart))
-
-
-def adjusted(p_values: ArrayLike) -> NDArray[np.float64]:
-    r"""Return p-values adjusted by Benjamini and Hochberg; NaN is no test and stays NaN.
-
-    .. math:: \tilde p_{(i)} = \min_{l \ge i} \frac{n}{l}\, p_{(l)}
-
-    Examples
-    --------
-    >>> adjusted([0.01, np.nan, 0.04, 0.03])
-    array([0.03,  nan, 0.04, 0.04])
-    """
-    values = np.array(p_values, dtype=float)
-    tested = ~np.isnan(values)
-    if tested.any():
-        values[tested] = stats.false_discovery_control(values[tested])
-    return values
-
-
-def _compare(samples: Samples, name: str) -> _Compared:
-    """Compare one feature: its known values, and how many are missing."""
-    sides = samples.pair(name)
-    absent = [missing(side) for side in sides]
-    known = [side[~gone] for side, gone in zip(sides, absent, strict=True)]
-    counts = [int(gone.sum()) for gone in absent]
-    absent_p = proportions_p_value(counts[0], len(sides[0]), counts[1], len(sides[1])) if any(counts) else math.nan
-    change, shape = _categories(known) if samples.kinds[name] == "category" else _numbers(known)
-    return _Compared(name, (counts[0] / len(sides[0]), counts[1] / len(sides[1])), absent_p, change, shape)
-
-
-def _numbers(known: Sequence[NDArray[Any]]) -> tuple[NumberChange, Shape | None]:
-    source, target = np.sort(known[0]), np.sort(known[1])
-    return compare_numbers(source, target), histogram(source, target)
-
-
-def _categories(known: Sequence[NDArray[Any]]) -> tuple[CategoryChange, Shape | None]:
-    change = compare_categories(known[0], known[1])
-    return change, main_levels(change.levels) if change.levels else None
-
-
-def _feature(entry: _Compared, kind: Kind, p: float, absent_p: float, alpha: float) -> FeatureChange:
-    change = entry.change
-    if isinstance(change, NumberChange):
-        own = {name: getattr(change, name) for name in _OF_NUMBERS}
-        found = _aspects(change, alpha)
-    else:
-        own = {"new": change.new, "gone": change.gone}
-        found = ["categories"]
-    return FeatureChange(
-        name=entry.name,
-        kind=kind,
-        distance=change.distance,
-        p_value=change.p_value,
-        p_adjusted=p,
-        missing_source=entry.absent[0],
-        missing_target=entry.absent[1],
-        missing_p_value=entry.absent_p,
-        missing_p_adjusted=absent_p,
-        changes=(found if p <= alpha else []) + (["missing values"] if absent_p <= alpha else []),
-        shape=entry.shape,
-        **own,
-    )
-
-
-def _aspects(change: NumberChange, alpha: float) -> list[str]:
-    """Say in what a feature differs: what its own test finds at a third of alpha, else the likeliest."""
-    p_values = dict(zip(_ASPECTS, (change.location_p, change.spread_p, change.shape_p), strict=True))
-    found = [name for name, p in p_values.items() if p <= alpha / len(_ASPECTS)]
-    return found or [min(p_values, key=lambda name: p_values[name])]
+def _rounded(shares: NDArray[Any]) -> list[float]:
+    """Keep shares short: no drawing shows more."""
+    return [round(share, 4) for share in shares.tolist()]

@@ -17,12 +17,13 @@ of all relabellings are one product of a 0/1 matrix (relabellings, rows) with th
 
 from __future__ import annotations
 
-import math
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from momentalign.moments.centre import central_moments
 
 __all__ = ["MomentShift", "compare_moments", "unit_interval"]
 
@@ -38,7 +39,7 @@ _RELABELLINGS_AT_ONCE = 128
 
 
 class MomentShift(NamedTuple):
-    """The terms of the distance, orders 1 to k, and their sum last; how relabelled rows compare."""
+    """The terms of the distance, orders 1 to k, and their sum last, beside those of relabelled rows."""
 
     values: Floats
     p_values: Floats
@@ -125,34 +126,22 @@ def _squared_differences(features: Floats, chosen: Bools, n_moments: int) -> Flo
     """Return the squared norms (relabellings, orders) of the differences of moments over some features."""
     present = ~np.isnan(features)
     whole = bool(present.all())
-    counts = present.sum(axis=0)
     # About the common mean little is lost when moments are moved to the mean of each sample.
-    centred = np.where(present, features - np.nansum(features, axis=0) / np.maximum(counts, 1), 0.0)
+    mean = np.nansum(features, axis=0) / np.maximum(present.sum(axis=0), 1)
+    centred = np.where(present, features - mean, 0.0)
     powers = np.hstack([*accumulate([centred] * n_moments, np.multiply), *([] if whole else [present])])
     totals = powers.sum(axis=0)
     squares = []
     for start in range(0, len(chosen), _RELABELLINGS_AT_ONCE):
         labels = chosen[start : start + _RELABELLINGS_AT_ONCE].astype(float)
         sums = labels @ powers
-        sizes = labels.sum(axis=1, keepdims=True)
-        sides = [(sums, sizes), (totals - sums, len(features) - sizes)]
-        moments = [_central_moments(side, size, n_moments, features.shape[1]) for side, size in sides]
-        # A relabelled sample without a single value in some feature says nothing of that feature.
-        squares.append(np.nan_to_num((moments[0] - moments[1]) ** 2).sum(axis=2).T)
+        rows = labels.sum(axis=1)[:, None, None]
+        moments = []
+        for side, size in ((sums, rows), (totals - sums, len(features) - rows)):
+            blocks = side.reshape(len(labels), -1, features.shape[1])
+            # A relabelled sample without a single value in some feature says nothing of that feature.
+            with np.errstate(invalid="ignore"):
+                raw = blocks[:, :n_moments] / (size if whole else blocks[:, n_moments:])
+            moments.append(central_moments(raw))
+        squares.append(np.nan_to_num((moments[0] - moments[1]) ** 2).sum(axis=2))
     return np.vstack(squares)
-
-
-def _central_moments(sums: Floats, sizes: Floats, n_moments: int, width: int) -> Floats:
-    """Return mean and central moments (orders, relabellings, features) from sums of powers about a common point."""
-    blocks = sums.reshape(len(sums), -1, width)
-    counts = blocks[:, n_moments] if blocks.shape[1] > n_moments else np.broadcast_to(sizes, blocks[:, 0].shape)
-    with np.errstate(invalid="ignore"):
-        raw = [np.ones_like(counts), *(blocks[:, order] / counts for order in range(n_moments))]
-    mean = raw[1]
-    moments = [mean]
-    for order in range(2, n_moments + 1):
-        moment = raw[0]
-        for power in range(1, order + 1):  # Horner's rule in minus the mean.
-            moment = math.comb(order, power) * raw[power] - moment * mean
-        moments.append(moment)
-    return np.stack(moments)

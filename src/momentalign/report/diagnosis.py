@@ -1,43 +1,451 @@
-"""What shifted between two samples, how much, and whether it is significant: one call, one object, one page.
+"""The page of a diagnosis: what shifted between two samples, how much, and whether it is significant.
 
-A diagnosis as one figure of matplotlib; imported only where it is drawn, as matplotlib is an extra.
+The pictures of a diagnosis: a feature in both samples, moments order by order, and what a classifier goes by.
 """
 
 from __future__ import annotations
 
-import copy
+import datetime
 import math
-import numbers
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy
-import sklearn
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from markupsafe import Markup
 
-from momentalign.errors import InvalidInputError
-from momentalign.evaluation.domain_classifier import DomainClassifier, tell_apart
-from momentalign.evaluation.features import FeatureChange, compare_features
-from momentalign.evaluation.moment_test import MomentShift, compare_moments
-from momentalign.evaluation.samples import FEWEST_ROWS, Samples, Table, read_samples
-from momentalign.evaluation.verdict import conclude
-from momentalign.monitoring.window import read_random
-from momentalign.report.diagnosis_page import diagnosis_page
-from momentalign.report.page import write_page
-from momentalign.version import __version__
+from momentalign.report.charts import p_words
+from momentalign.report.page import (
+    PAPER,
+    Cell,
+    Drawing,
+    Fact,
+    Section,
+    Sign,
+    definitions,
+    explorer,
+    figure,
+    key,
+    percent,
+    read_result,
+    render_page,
+    row,
+    table,
+    text,
+    version_words,
+)
+from momentalign.report.svg import Frame, Picture, axes, label, line, number, path, rule
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas import DataFrame
 
-__all__ = ["Diagnosis", "diagnose", "diagnosis_figure"]
+__all__ = ["diagnosis_figure", "diagnosis_page"]
+
+Shape = Mapping[str, Any]
+
+EXPLORED = Frame(x_range=(0, 1), y_range=(0, 1), width=440, height=190, left=12, right=12, top=8, bottom=26)
+"""The frame of a drawing that is shown when its row is pointed at; 32 bins of it are 13 units wide each."""
+_SMALL = Frame(x_range=(0, 1), y_range=(0, 1), width=240, height=140, left=8, right=8, top=26, bottom=22)
+_LONGEST = 14
+_ORDERS = ("mean", "variance", "skewness", "kurtosis")
+
+
+def feature_panel(name: str, shape: Shape, *, dates: bool, note: str) -> Picture:
+    """Draw one feature in both samples."""
+    parts = [label(8, 14, _short(name, 20), "ma-heading", anchor="start")]
+    parts.append(label(_SMALL.width - 8, 14, note, anchor="end"))
+    parts += [path(_outline(_SMALL, shape, side), f"ma-area ma-line ma-{side}") for side in ("source", "target")]
+    parts.append(axes(_SMALL))
+    parts += [label(x, _SMALL.floor + 16, words, anchor=anchor) for x, words, anchor in _words(_SMALL, shape, dates)]
+    return Picture(_SMALL.width, _SMALL.height, f"{name} in source and target: {note}", Markup("").join(parts))
+
+
+def feature_drawing(shape: Shape | None, *, dates: bool, note: str) -> Drawing | None:
+    """Return what an explorer draws for one feature."""
+    if shape is None:
+        return None
+    outlines = [_outline(EXPLORED, shape, side) for side in ("source", "target")]
+    return Drawing(outlines[0], outlines[1], _words(EXPLORED, shape, dates), note)
+
+
+def order_bars(orders: Sequence[Mapping[str, float]], *, title: str) -> Picture:
+    """Draw each term of the CMD as a bar and what chance seldom exceeds as a stroke."""
+    names = [_order_name(order) for order in range(1, len(orders) + 1)]
+    limits = [entry["by_chance"] for entry in orders]
+    return _bars(names, [entry["value"] for entry in orders], limits, title=title, left=96, row=46)
+
+
+def loss_bars(features: Sequence[Mapping[str, Any]], *, title: str) -> Picture:
+    """Draw how much of the area under the curve is lost when a feature is shuffled."""
+    names = [_short(entry["name"], 18) for entry in features]
+    return _bars(names, [max(entry["drop"], 0.0) for entry in features], [], title=title, left=140, row=26)
+
+
+def _bars(
+    names: Sequence[str], values: Sequence[float], limits: Sequence[float], *, title: str, left: float, row: int
+) -> Picture:
+    """Draw one bar per name with its value, and a stroke at each limit."""
+    thick = 14
+    frame = Frame(
+        x_range=(0, max(*values, *limits, 1e-12)),
+        y_range=(0, 1),
+        left=left,
+        right=58,
+        top=4,
+        bottom=4,
+        height=row * len(names) + 8,
+    )
+    parts = []
+    for place, (name, value) in enumerate(zip(names, values, strict=True)):
+        middle = frame.top + row * (place + 0.5)
+        end = float(frame.x(value))
+        parts.append(label(frame.left - 10, middle + 4, name, anchor="end"))
+        corner = f"M{number(frame.left)} {number(middle - thick / 2)}"
+        parts.append(
+            path(f"{corner}h{number(max(end - frame.left, 1))}v{thick}H{number(frame.left)}z", "ma-bar ma-target")
+        )
+        reach = end
+        if limits:
+            at = float(frame.x(limits[place]))
+            parts.append(rule(at, middle - 9, at, middle + 9, "ma-median ma-source"))
+            reach = max(end, at)
+        parts.append(label(reach + 6, middle + 4, f"{value:.4f}", anchor="start"))
+    return Picture(frame.width, frame.height, title, Markup("").join(parts))
+
+
+def _order_name(order: int) -> str:
+    """Name an order; the third and fourth stand for what they are the raw form of."""
+    return f"{order}, {_ORDERS[order - 1]}" if order <= len(_ORDERS) else str(order)
+
+
+def _outline(frame: Frame, shape: Shape, side: str) -> str:
+    """Return one sample's steps over the floor as path commands, in whole units: a page may hold a thousand."""
+    top = 1.05 * max(*shape["source"], *shape["target"], 1e-12)
+    heights = np.round(np.asarray(shape[side]) / top * (frame.floor - frame.top)).astype(int)
+    width = number((frame.right_edge - frame.left) / len(heights))
+    steps = np.diff(heights, prepend=0)
+    body = "".join(f"v{-step}h{width}" for step in steps.tolist())
+    return f"M{number(frame.left)} {number(frame.floor)}{body}V{number(frame.floor)}z"
+
+
+def _words(frame: Frame, shape: Shape, dates: bool) -> list[tuple[float, str, str]]:
+    """Return the labels below a feature: its categories, or where its axis begins and ends."""
+    names = shape["names"]
+    if names is not None:
+        length = frame.right_edge - frame.left
+        room = max(int(length / len(names) / 8), 2)
+        places = [frame.left + length * (place + 0.5) / len(names) for place in range(len(names))]
+        return [
+            (round(x, 1), _short(name, min(room, _LONGEST)), "middle") for x, name in zip(places, names, strict=True)
+        ]
+    ends = [(frame.left, shape["low"], "start"), (frame.right_edge, shape["high"], "end")]
+    return [(x, _date(value) if dates else f"{value:.4g}", anchor) for x, value, anchor in ends]
+
+
+def _date(days: float) -> str:
+    """Write days since 1970 as a date, or as they are where there is no calendar any more."""
+    try:
+        return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=days))
+    except OverflowError:
+        return f"{days:.4g} days"
+
+
+def _short(words: str, most: int) -> str:
+    return words if len(words) <= most else f"{words[: most - 1]}…"
+
+
+Result = Mapping[str, Any]
+
+KEYS = (
+    "rows",
+    "alpha",
+    "verdict",
+    "features",
+    "cmd",
+    "classifier",
+    "only_source",
+    "only_target",
+    "empty",
+    "retyped",
+    "versions",
+)
+KINDS = {"number": "numbers", "date": "dates", "category": "categories"}
+PANELS, BARS, LISTED, LEVELS = 6, 10, 1000, 40
+DASH = "\N{EN DASH}"
+NOTHING = Cell(DASH, math.nan)
+
+
+def diagnosis_page(result: Result) -> str:
+    """Return the page of one result of :func:`momentalign.diagnose`."""
+    read_result(result, "diagnosis", KEYS)
+    sections = [
+        Section("Most different features", _most_different(result)),
+        Section("Every feature", _every_feature(result)),
+        Section("Moments, order by order", _orders(result)),
+        Section("Telling the samples apart", _telling(result)),
+        Section("Categories", _categories(result)),
+        Section("How this was made", _making(result)),
+    ]
+    shown = [section for section in sections if section.parts]
+    return render_page("What shifted", result["verdict"]["words"], shown, numbers=_numbers(result))
+
+
+def _numbers(result: Result) -> list[Fact]:
+    """Return the numbers to remember."""
+    verdict, classifier, cmd = result["verdict"], result["classifier"], result["cmd"]
+    of_all = f"{len(result['features'])} features"
+    facts = [
+        Fact(
+            "No" if verdict["level"] == "none" else verdict["level"].capitalize(),
+            "shift",
+            f"all tests together, {p_words(verdict['p_value'])}",
+        ),
+        Fact(str(len(_changed(result))), f"of {of_all} differ", f"adjusted p at most {result['alpha']:g}"),
+        Fact(
+            f"{classifier['proxy_a_distance']:.2f}",
+            "proxy-A-distance",
+            f"0 alike, 2 apart; AUC {classifier['auc']:.2f}",
+        ),
+    ]
+    if cmd is not None:
+        total = cmd["total"]
+        facts.append(Fact(f"{total['value']:.3f}", "central moment discrepancy", p_words(total["p_value"])))
+    return facts
+
+
+def _most_different(result: Result) -> list[Markup]:
+    """Return the features that differ most, side by side."""
+    shown = [feature for feature in _changed(result) if feature["shape"] is not None][:PANELS]
+    if not shown:
+        return []
+    panels = [
+        feature_panel(feature["name"], feature["shape"], dates=feature["kind"] == "date", note=_note(feature))
+        for feature in shown
+    ]
+    return [
+        text("Share of each sample over the values; every picture has its own height, the outermost 1 % is cut off."),
+        key(_domains()),
+        row([figure(panel) for panel in panels], least="15rem", css="plain"),
+    ]
+
+
+def _every_feature(result: Result) -> list[Markup]:
+    """Return the table of all features, over which the one pointed at is drawn."""
+    listed = result["features"][:LISTED]
+    left = len(result["features"]) - len(listed)
+    columns = [
+        "Feature",
+        "Kind",
+        "Differs in",
+        "Distance",
+        "Adjusted p",
+        "Mean shift",
+        "Deviation ratio",
+        "Missing",
+    ]
+    drawings = [
+        feature_drawing(feature["shape"], dates=feature["kind"] == "date", note=_explored(feature))
+        for feature in listed
+    ]
+    words = (
+        "Point at a row to see the feature in both samples, press a heading to sort. The distance is the "
+        "Kolmogorov-Smirnov statistic of numbers and dates and the total variation distance of categories: 0 alike, 1 "
+        "apart. The mean shift is in deviations; of missing values there are the shares in source and target, sorted "
+        "by their difference."
+    )
+    rest = [text(f"{left:,} features that differ less are left out here.")] if left else []
+    caption = f"{len(listed):,} features, the most different first"
+    return [
+        text(words),
+        key(_domains()),
+        explorer(EXPLORED, caption, columns, [_cells(feature) for feature in listed], drawings),
+        *rest,
+    ]
+
+
+def _cells(feature: Mapping[str, Any]) -> list[Cell]:
+    """Return one feature's row."""
+    return [
+        Cell(feature["name"]),
+        Cell(KINDS[feature["kind"]]),
+        Cell(", ".join(feature["changes"]) or DASH),
+        _cell(feature["distance"], "{:.3f}"),
+        _p_cell(feature["p_adjusted"]),
+        _cell(feature["mean_shift"], "{:+.2f}"),
+        _cell(feature["deviation_ratio"], "{:.2f}"),
+        _missing_cell(feature["missing_source"], feature["missing_target"]),
+    ]
+
+
+def _orders(result: Result) -> list[Markup]:
+    """Return the terms of the CMD with their p-values."""
+    cmd = result["cmd"]
+    if cmd is None:
+        return []
+    seen = cmd["seen"]
+    words = (
+        f"The norm of the difference of each central moment over {seen['features']:,} features of numbers and dates, "
+        "each brought to [0, 1] by its 1st and 99th percentile. The strokes are what "
+        f"95 % of {cmd['n_permutations']:,} random relabellings of the rows stay below."
+    )
+    signs = [
+        Sign(path("M2 2h20v10h-20z", "ma-bar ma-target"), "measured"),
+        Sign(line([12, 12], [1, 13], "ma-median ma-source"), "seldom exceeded by chance"),
+    ]
+    entries = [*((str(place + 1), entry) for place, entry in enumerate(cmd["orders"])), ("Sum", cmd["total"])]
+    rows = [
+        [
+            Cell(name),
+            Cell(f"{entry['value']:.4f}", entry["value"]),
+            Cell(f"{entry['by_chance']:.4f}", entry["by_chance"]),
+            _p_cell(entry["p_value"]),
+        ]
+        for name, entry in entries
+    ]
+    title = "Central moment discrepancy per order: " + ", ".join(f"{entry['value']:.4f}" for entry in cmd["orders"])
+    return [
+        text(words),
+        key(signs),
+        row(
+            [
+                figure(order_bars(cmd["orders"], title=title)),
+                table("Every order", ["Order", "Value", "By chance", "p"], rows[:-1], footer=rows[-1]),
+            ],
+            least="20rem",
+        ),
+    ]
+
+
+def _telling(result: Result) -> list[Markup]:
+    """Return how well a classifier tells the samples apart, and what it goes by."""
+    found = result["classifier"]
+    words = (
+        f"A classifier ({found['name']}) of {found['rows']:,} rows of each sample gets {percent(1 - found['error'])} "
+        "of rows that it has not seen right, where guessing gets half: proxy-A-distance "
+        f"{found['proxy_a_distance']:.2f}, area under the curve {found['auc']:.3f} "
+        f"(95 % interval {found['auc_low']:.3f} to {found['auc_high']:.3f}, "
+        f"{p_words(found['p_value'])})."
+    )
+    most = [entry for entry in found["features"] if entry["drop"] > 0][:BARS]
+    if found["p_value"] > result["alpha"] or not most:
+        return [text(words)]
+    title = "Area lost when a feature is shuffled: " + ", ".join(f"{one['name']} {one['drop']:.3f}" for one in most)
+    caption = "What it goes by"
+    note = "Area under the curve that is lost when the values of a feature are shuffled."
+    return [text(words), figure(loss_bars(most, title=title), caption, note=note, narrow=True)]
+
+
+def _categories(result: Result) -> list[Markup]:
+    """Return the shares of categories that changed most."""
+    changed = [feature for feature in _changed(result) if "categories" in feature["changes"]]
+    rows = [
+        (
+            abs(target - source),
+            [Cell(feature["name"]), Cell(name), *(_share(value) for value in (source, target, target - source))],
+        )
+        for feature in changed
+        for name, source, target in zip(
+            *(feature["shape"][part] for part in ("names", "source", "target")), strict=True
+        )
+    ]
+    if not rows:
+        return []
+    ordered = [cells for _, cells in sorted(rows, key=lambda entry: -entry[0])[:LEVELS]]
+    unseen = [f"{feature['name']} {percent(feature['new'])}" for feature in changed if feature["new"]]
+    words = (
+        [text(f"Share of the target in categories that the source does not have: {', '.join(unseen)}.")]
+        if unseen
+        else []
+    )
+    columns = ["Feature", "Category", "Share in source", "in target", "Change"]
+    return [*words, table("Categories of the features that differ", columns, ordered)]
+
+
+def _making(result: Result) -> list[Markup]:
+    """Return what was compared, and how."""
+    rows = result["rows"]
+    lists = [
+        ("In the source only", result["only_source"]),
+        ("In the target only", result["only_target"]),
+        ("Without any value", result["empty"]),
+        ("Of another kind in the target", result["retyped"]),
+    ]
+    return [
+        definitions(
+            [
+                ("Rows", f"{rows['source']:,} in the source, {rows['target']:,} in the target"),
+                *((name, ", ".join(names)) for name, names in lists if names),
+                *_rows_of_moments(result),
+                (
+                    "Tests",
+                    "Kolmogorov-Smirnov (numbers, dates), chi-square (categories, missing values), Fisher's exact test "
+                    "where rows are few; p-values adjusted together by Benjamini and Hochberg",
+                ),
+                (
+                    "Strength",
+                    f"{result['verdict']['strength']:.2f}: the largest of 2 AUC - 1 and the distances of features that "
+                    "differ; mild below 0.2, moderate below 0.4, strong above",
+                ),
+                ("Versions", version_words(result["versions"])),
+                ("Paper", PAPER),
+            ]
+        )
+    ]
+
+
+def _rows_of_moments(result: Result) -> list[tuple[str, str]]:
+    if result["cmd"] is None:
+        return []
+    seen = result["cmd"]["seen"]
+    return [("Rows in the permutation test", f"{seen['source']:,} of the source, {seen['target']:,} of the target")]
+
+
+def _domains() -> list[Sign]:
+    return [Sign(line([2, 22], [7, 7], f"ma-line ma-{domain}"), domain) for domain in ("source", "target")]
+
+
+def _changed(result: Result) -> list[Mapping[str, Any]]:
+    return [feature for feature in result["features"] if feature["changes"]]
+
+
+def _note(feature: Mapping[str, Any]) -> str:
+    """Say in few letters how far apart a feature is."""
+    return (
+        ""
+        if feature["distance"] is None
+        else f"{'TV' if feature['kind'] == 'category' else 'KS'} {feature['distance']:.2f}"
+    )
+
+
+def _explored(feature: Mapping[str, Any]) -> str:
+    """Say what differs about a feature."""
+    parts = [*feature["changes"]] or ["no significant difference"]
+    if feature["mean_source"] is not None and feature["kind"] == "number":
+        parts.append(f"mean {feature['mean_source']:.4g} in the source, {feature['mean_target']:.4g} in the target")
+    return ", ".join(parts)
+
+
+def _cell(value: float | None, form: str) -> Cell:
+    return NOTHING if value is None else Cell(form.format(value), _short_of_diagnosis_page(value))
+
+
+def _missing_cell(source: float, target: float) -> Cell:
+    words = f"{percent(source)} → {percent(target)}" if source or target else DASH
+    return Cell(words, _short_of_diagnosis_page(target - source))
+
+
+def _p_cell(p: float | None) -> Cell:
+    return NOTHING if p is None else Cell(p_words(p).removeprefix("p ").removeprefix("= "), _short_of_diagnosis_page(p))
+
+
+def _share(value: float) -> Cell:
+    return Cell(percent(value), _short_of_diagnosis_page(value))
+
+
+def _short_of_diagnosis_page(value: float) -> float:
+    """Keep what a table sorts by short: a page may hold a thousand rows."""
+    return float(f"{value:.5g}")
+
 
 _FEATURES, _PANELS = 12, 3
 _SOURCE, _TARGET = "#59616b", "#c02a73"
@@ -45,6 +453,11 @@ _SOURCE, _TARGET = "#59616b", "#c02a73"
 
 def diagnosis_figure(result: Mapping[str, Any]) -> Figure:
     """Draw the distances of the features, the CMD order by order, and the features that differ most."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("plot() needs matplotlib: pip install momentalign[deep]") from error
+
     figure = Figure(figsize=(11, 6.5), layout="constrained")
     grid = figure.add_gridspec(2, 2 * _PANELS)
     _draw_distances(figure.add_subplot(grid[0, :_PANELS]), result["features"][:_FEATURES], result["alpha"])
@@ -96,230 +509,3 @@ def _draw_feature(place: Axes, feature: Mapping[str, Any]) -> None:
     place.set_yticks([])
     place.set_title(f"{feature['name']}: {', '.join(feature['changes']) or 'no significant difference'}", fontsize=9)
     place.legend(frameon=False, fontsize=8)
-
-
-Floats = NDArray[np.float64]
-
-_MOST_ROWS, _FEWEST_ROWS = 10_000, 2_000
-# Rows times features that a sample may have in the permutation test and in the classifier.
-_MOST_CELLS = 2_000_000
-_COLUMNS = (
-    "name",
-    "kind",
-    "distance",
-    "p_value",
-    "p_adjusted",
-    "mean_source",
-    "mean_target",
-    "mean_shift",
-    "deviation_ratio",
-    "missing_source",
-    "missing_target",
-    "missing_p_adjusted",
-    "new",
-    "gone",
-    "changes",
-)
-
-
-def diagnose(
-    X_source: Any,
-    X_target: Any,
-    *,
-    feature_names: Sequence[str] | None = None,
-    alpha: float = 0.05,
-    n_permutations: int = 1000,
-    random_state: int | np.random.Generator | None = 0,
-) -> Diagnosis:
-    r"""Find out what differs between two samples: which features, in what, how much, and whether it is significant.
-
-    Each feature is compared by itself (Kolmogorov-Smirnov test of numbers and dates, chi-square test of categories and
-    of missing values, all p-values adjusted by Benjamini and Hochberg), all numbers together by the Central Moment
-    Discrepancy with a permutation test per order, and everything together by a cross-validated classifier of domains
-    (proxy-A-distance). The verdict is one sentence. That a shift was found does not say that aligning moments will
-    help: no labels of the target were seen.
-
-    Parameters
-    ----------
-    X_source, X_target
-        Arrays (rows, features), data frames with numbers, dates and categories, or scipy sparse matrices, with at least
-        8 rows; NaN, None and NaT are missing values. Frames are matched by the names of their columns.
-    feature_names
-        Names of the columns of arrays.
-    alpha
-        What counts as significant, between 0 and 1.
-    n_permutations
-        How many relabellings the CMD is compared with.
-    random_state
-        Seed of relabellings, folds and subsamples; the same seed gives the same diagnosis.
-
-    Notes
-    -----
-    The permutation test and the classifier see at most 10,000 rows of each sample, drawn at random, and fewer where
-    there are more than 200 features (2,000 at 1,000 features); the other tests see all rows. The result says how many
-    rows were seen.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from momentalign.report.diagnosis import diagnose
-    >>> random = np.random.default_rng(0)
-    >>> source, target = random.normal(0, 1, (300, 3)), random.normal([0, 0, 1], [1, 2, 1], (300, 3))
-    >>> found = diagnose(source, target, feature_names=["same", "wider", "moved"], n_permutations=99)
-    >>> print(found.verdict[:73])
-    Strong shift: 2 of 3 features differ: moved (location) and wider (spread)
-    >>> found.to_frame()[["feature", "mean_shift", "deviation_ratio"]].round(1)
-      feature  mean_shift  deviation_ratio
-    0   moved         0.9              1.1
-    1   wider         0.2              2.0
-    2    same        -0.0              1.0
-    """
-    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0.0 < alpha < 1.0:
-        raise InvalidInputError(f"alpha must be a number between 0 and 1, got {alpha!r}; try 0.05.")
-    if isinstance(n_permutations, bool) or not isinstance(n_permutations, numbers.Integral) or n_permutations < 1:
-        raise InvalidInputError(
-            f"n_permutations must be a whole number of at least 1, got {n_permutations!r}; try 1000."
-        )
-    random = read_random(random_state)
-    samples = read_samples(X_source, X_target, feature_names)
-    # Threads of one product or tree would only wait for each other where other work is running.
-    with threadpool_limits(limits=1):
-        return Diagnosis(_findings(samples, float(alpha), int(n_permutations), random))
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """What :func:`diagnose` found; all of it is in `result`, in types that JSON knows."""
-
-    result: Mapping[str, Any]
-
-    @property
-    def verdict(self) -> str:
-        """What was found, in one sentence."""
-        return str(self.result["verdict"]["words"])
-
-    @property
-    def level(self) -> str:
-        """How strong the shift is: none, mild, moderate or strong."""
-        return str(self.result["verdict"]["level"])
-
-    @property
-    def p_value(self) -> float:
-        """How likely the most telling of all tests would be this telling without any shift."""
-        return float(self.result["verdict"]["p_value"])
-
-    def __str__(self) -> str:
-        return self.verdict
-
-    def __repr__(self) -> str:
-        return f"<Diagnosis: {self.verdict}>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a copy of everything in types that JSON knows; None is what could not be computed."""
-        return copy.deepcopy(dict(self.result))
-
-    def to_frame(self) -> DataFrame:
-        """Return one line per feature, the ones that differ most first."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_frame() needs pandas: pip install momentalign[tables]") from error
-        rows = [{name: feature[name] for name in _COLUMNS} for feature in self.result["features"]]
-        frame = pandas.DataFrame(rows, columns=list(_COLUMNS)).rename(columns={"name": "feature"})
-        frame["changes"] = [", ".join(changes) for changes in frame["changes"]]
-        words = ["feature", "kind", "changes"]
-        return frame.astype({name: float for name in frame.columns if name not in words})
-
-    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the page that shows everything; with a `path` write it there too, whole or not at all."""
-        page = diagnosis_page(self.result)
-        if path is not None:
-            write_page(page, Path(path))
-        return page
-
-    def plot(self) -> Figure:
-        """Return a figure of matplotlib: distances, moments order by order, and the most different features."""
-        try:
-            from momentalign.report.diagnosis import diagnosis_figure
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("plot() needs matplotlib: pip install momentalign[deep]") from error
-        return diagnosis_figure(self.result)
-
-
-def _findings(samples: Samples, alpha: float, n_permutations: int, random: np.random.Generator) -> dict[str, Any]:
-    """Return all that is found out about two samples, in types that JSON knows."""
-    features = compare_features(samples, alpha=alpha)
-    moments, seen = _moments(samples, n_permutations, random)
-    most_rows = _most_rows(len(samples.kinds), least=_FEWEST_ROWS)
-    classifier = tell_apart(samples, most_rows=most_rows, random_state=int(random.integers(2**31)))
-    unmatched = len(samples.only_source) + len(samples.only_target)
-    return {
-        "kind": "diagnosis",
-        "rows": {"source": samples.source.rows, "target": samples.target.rows},
-        "alpha": alpha,
-        "verdict": conclude(features, moments, classifier, alpha=alpha, unmatched=unmatched)._asdict(),
-        "features": [_of_feature(feature) for feature in features],
-        "cmd": _of_moments(moments, seen, n_permutations),
-        "classifier": _of_classifier(classifier),
-        "only_source": samples.only_source,
-        "only_target": samples.only_target,
-        "empty": samples.empty,
-        "retyped": samples.retyped,
-        "versions": {
-            "momentalign": __version__,
-            "numpy": np.__version__,
-            "scipy": scipy.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
-    }
-
-
-def _moments(
-    samples: Samples, n_permutations: int, random: np.random.Generator
-) -> tuple[MomentShift | None, dict[str, int]]:
-    """Return the permutation test of all numbers together, and how many rows and features it saw."""
-    names = samples.names("number", "date")
-    most_rows = _most_rows(len(names), least=min(_FEWEST_ROWS, 10 * _MOST_CELLS // max(len(names), 1)))
-    sides = [_drawn(table, names, most_rows, random) for table in (samples.source, samples.target)]
-    known = ~(np.isnan(sides[0]).all(axis=0) | np.isnan(sides[1]).all(axis=0))
-    seen = {"source": len(sides[0]), "target": len(sides[1]), "features": int(known.sum())}
-    if not known.any():
-        return None, seen
-    source, target = sides[0][:, known], sides[1][:, known]
-    return compare_moments(source, target, n_permutations=n_permutations, random_state=random), seen
-
-
-def _most_rows(width: int, *, least: int) -> int:
-    return min(max(_MOST_CELLS // max(width, 1), least, FEWEST_ROWS), _MOST_ROWS)
-
-
-def _drawn(table: Table, names: Sequence[str], most_rows: int, random: np.random.Generator) -> Floats:
-    """Return these columns of at most so many rows, as one matrix."""
-    chosen = random.permutation(table.rows)[:most_rows]
-    drawn = np.empty((len(chosen), len(names)), order="F")
-    for place, name in enumerate(names):
-        drawn[:, place] = table.columns[name][chosen]
-    return drawn
-
-
-def _of_feature(feature: FeatureChange) -> dict[str, Any]:
-    """Return a feature in types of JSON; what is not finite becomes None."""
-    entries = {name: _finite(value) for name, value in vars(feature).items()}
-    return entries | {"shape": None if feature.shape is None else feature.shape._asdict()}
-
-
-def _of_moments(moments: MomentShift | None, seen: Mapping[str, int], n_permutations: int) -> dict[str, Any] | None:
-    if moments is None:
-        return None
-    columns = zip(moments.values.tolist(), moments.p_values.tolist(), moments.by_chance.tolist(), strict=True)
-    *orders, total = [{"value": value, "p_value": p, "by_chance": chance} for value, p, chance in columns]
-    return {"orders": orders, "total": total, "seen": dict(seen), "n_permutations": n_permutations}
-
-
-def _of_classifier(classifier: DomainClassifier) -> dict[str, Any]:
-    features = [{"name": name, "drop": drop} for name, drop in classifier.features]
-    return classifier._asdict() | {"features": features}
-
-
-def _finite(value: Any) -> Any:
-    return None if isinstance(value, float) and not math.isfinite(value) else value

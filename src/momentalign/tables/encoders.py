@@ -30,6 +30,7 @@ __all__ = [
     "Encoder",
     "Kind",
     "NumberColumn",
+    "column_numbers",
     "convert_cells",
     "elapsed_days",
     "finite_or_missing",
@@ -46,7 +47,9 @@ _MOSTLY = 0.95
 
 
 def kind_of(column: pd.Series[Any]) -> Kind:
-    """Return what a column of a DataFrame holds.
+    """Return what a column of a DataFrame holds; booleans and durations are numbers.
+
+    A column of Python objects holds numbers or dates if all its cells are that, missing ones aside.
 
     Examples
     --------
@@ -56,9 +59,34 @@ def kind_of(column: pd.Series[Any]) -> Kind:
     """
     from pandas.api import types
 
-    if types.is_bool_dtype(column.dtype) or types.is_numeric_dtype(column.dtype):
+    dtype = column.dtype
+    if dtype.name == "object":
+        return _KINDS_OF_OBJECTS.get(types.infer_dtype(column, skipna=True), "text")
+    if dtype.kind in "bm" or (types.is_numeric_dtype(dtype) and dtype.kind != "c"):
         return "number"
-    return "date" if types.is_datetime64_any_dtype(column.dtype) else "text"
+    return "date" if types.is_datetime64_any_dtype(dtype) else "text"
+
+
+_KINDS_OF_OBJECTS: dict[str, Kind] = {
+    **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal", "boolean", "timedelta"), "number"),
+    **dict.fromkeys(("date", "datetime", "datetime64"), "date"),
+}
+
+
+def column_numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """Return a column of numbers as float64, durations in days, NaN where one is missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> column_numbers(pd.Series([1, None], dtype="Int64")).tolist()
+    [1.0, nan]
+    """
+    if column.dtype == object:
+        column = column.infer_objects()
+    if column.dtype.kind == "m":
+        return np.asarray(column.to_numpy() / np.timedelta64(1, "D"))
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def convert_cells(cells: Any, where: str, *, kind: Kind | None = None, start: int = 0, comma: bool = False) -> Any:
@@ -211,7 +239,7 @@ class NumberColumn:
 
     def read(self, column: pd.Series[Any], start: int = 0) -> NDArray[np.float64]:
         """Return the numbers, NaN where one is missing."""
-        return finite_or_missing(self.name, column.to_numpy(dtype=np.float64, na_value=np.nan), start)
+        return finite_or_missing(self.name, column_numbers(column), start)
 
     def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
         """Write the standardised numbers."""
@@ -322,9 +350,7 @@ def elapsed_days(column: pd.Series[Any]) -> NDArray[np.float64]:
     """
     import pandas as pd
 
-    if getattr(column.dtype, "tz", None) is not None:
-        column = column.dt.tz_convert(None)
-    values = pd.to_datetime(column).to_numpy().astype("datetime64[us]")
+    values = pd.to_datetime(column, utc=True).dt.tz_convert(None).to_numpy().astype("datetime64[us]")
     days = values.astype(np.int64) / _MICROSECONDS_OF_A_DAY
     days[np.isnat(values)] = np.nan
     return days

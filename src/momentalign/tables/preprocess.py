@@ -40,6 +40,7 @@ from momentalign.tables.encoders import (
     Encoder,
     Kind,
     NumberColumn,
+    column_numbers,
     elapsed_days,
     finite_or_missing,
     kind_of,
@@ -109,7 +110,7 @@ def _choose(name: str, columns: list[pd.Series[Any]], choices: Choices) -> Encod
     indicator = any(bool(column.isna().any()) for column in columns)
     match kinds.pop():
         case "number":
-            values = [column.to_numpy(dtype=np.float64, na_value=np.nan) for column in filled]
+            values = [column_numbers(column) for column in filled]
             values = [finite_or_missing(name, part) for part in values]
             return NumberColumn(name, *_statistics(values, choices), indicator=indicator)
         case "date":
