@@ -1,20 +1,17 @@
-"""Progress bars on standard error: the epochs of a training with its figures, and parts of a larger work.
-
-A progress bar for a search: networks scored, best score so far, time left.
-"""
+"""The progress bar on standard error: of a training, a search, or any work that can be counted."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-__all__ = ["EpochReport", "counting_progress", "search_progress", "training_progress"]
+__all__ = ["EpochReport", "ShowProgress", "epoch_bar", "progress_bar"]
 
 
 class EpochReport(NamedTuple):
-    """What a progress display may show after an epoch: means over the networks that still train."""
+    """What a progress bar may show after an epoch: means over the networks that still train."""
 
     epoch: int
     max_epochs: int
@@ -23,34 +20,30 @@ class EpochReport(NamedTuple):
     distance: float
     validation_accuracy: float
 
+    def figures(self) -> str:
+        """Return the figures in one line.
 
-@contextmanager
-def training_progress(title: str, *, verbose: int) -> Iterator[Callable[[EpochReport], None] | None]:
-    """Yield a function that shows one epoch, or None where `verbose` is 0. The bar goes to standard error."""
-    if not verbose:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        Examples
+        --------
+        >>> EpochReport(3, 10, 1, source_loss=0.5, distance=0.01, validation_accuracy=0.875).figures()
+        'source loss 0.5000, distance 0.0100, validation accuracy 0.875'
+        """
+        parts = [f"source loss {self.source_loss:.4f}", f"distance {self.distance:.4f}"]
+        if not math.isnan(self.validation_accuracy):
+            parts.append(f"validation accuracy {self.validation_accuracy:.3f}")
+        return ", ".join(parts)
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=None, figures="")
 
-        def show(report: EpochReport) -> None:
-            bar.update(task, completed=report.epoch, total=report.max_epochs, figures=describe(report))
+class ShowProgress(Protocol):
+    """Shows how many parts of how many are finished, and what is known of them."""
 
-        yield show
+    def __call__(self, finished: int, total: int, figures: str = "", /) -> None:
+        """Move the bar."""
 
 
 @contextmanager
-def counting_progress(title: str, *, verbose: int) -> Iterator[Callable[[int, int], None] | None]:
-    """Yield a function that takes the number of finished parts and of all, or None where `verbose` is 0."""
+def progress_bar(title: str, *, verbose: int) -> Iterator[ShowProgress | None]:
+    """Yield a function that moves the bar, or None where `verbose` is 0."""
     if not verbose:
         yield None
         return
@@ -64,42 +57,25 @@ def counting_progress(title: str, *, verbose: int) -> Iterator[Callable[[int, in
         TimeRemainingColumn,
     )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda finished, every: bar.update(task, completed=finished, total=every)
-
-
-def describe(report: EpochReport) -> str:
-    """Return the figures of an epoch in one line."""
-    parts = [f"source loss {report.source_loss:.4f}", f"distance {report.distance:.4f}"]
-    if not math.isnan(report.validation_accuracy):
-        parts.append(f"validation accuracy {report.validation_accuracy:.3f}")
-    return ", ".join(parts)
-
-
-@contextmanager
-def search_progress(title: str, total: int, *, verbose: int) -> Iterator[Callable[[int, float], None]]:
-    """Yield a function that shows how many are scored and the best score. The bar goes to standard error.
-
-    Where `verbose` is 0 it shows nothing.
-    """
-    if not verbose:
-        yield lambda finished, best: None  # noqa: ARG005
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[best]}"),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
     )
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total, best="")
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None, figures="")
 
-        def show(finished: int, best: float) -> None:
-            bar.update(task, completed=finished, best=f"best score {best:.4f}" if finished else "")
+        def show(finished: int, total: int, figures: str = "", /) -> None:
+            bar.update(task, completed=finished, total=total, figures=figures)
 
         yield show
+
+
+@contextmanager
+def epoch_bar(title: str, *, verbose: int) -> Iterator[Callable[[EpochReport], None] | None]:
+    """Yield a function that shows one epoch of a training, or None where `verbose` is 0."""
+    with progress_bar(title, verbose=verbose) as show:
+        yield None if show is None else lambda report: show(report.epoch, report.max_epochs, report.figures())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import Any, TypeAlias
+from collections.abc import Iterable
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,10 +16,14 @@ from momentalign.errors import InvalidInputError, InvalidTypeError
 __all__ = [
     "Features",
     "Floats",
+    "check_bool",
+    "check_choice",
+    "check_codes",
     "check_confidence",
     "check_device",
     "check_features",
     "check_generator",
+    "check_int",
     "check_interval",
     "check_number",
     "check_probabilities",
@@ -26,7 +31,6 @@ __all__ = [
     "check_seed",
     "check_stack",
     "positive_int",
-    "read_labels",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -39,11 +43,88 @@ _ROUNDING = 1e-3
 
 def positive_int(value: object, name: str, *, example: str = "5") -> int:
     """Return `value` as a whole number of at least 1, or say what is wrong with it and give an example."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}={example}.")
-    if value < 1:
-        raise InvalidInputError(f"{name} must be at least 1, got {value}; try {name}={example}.")
+    return check_int(value, name, least=1, example=example)
+
+
+def check_int(
+    value: object, name: str, *, least: float = -math.inf, most: float = math.inf, example: object = None
+) -> int:
+    """Return a parameter as a whole number within limits.
+
+    Examples
+    --------
+    >>> check_int(np.int8(3), "order", least=1, most=5)
+    3
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise InvalidTypeError(f"{name} must be a whole number, got {value!r:.80}{_remedy(name, example)}")
+    if not least <= int(value) <= most:
+        bounds = [f"at least {least:g}"] if math.isfinite(least) else []
+        bounds += [f"at most {most:g}"] if math.isfinite(most) else []
+        raise InvalidInputError(f"{name} must be {' and '.join(bounds)}, got {value!r:.80}{_remedy(name, example)}")
     return int(value)
+
+
+def check_number(
+    value: object,
+    name: str,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    example: object = None,
+) -> float:
+    """Return a parameter as a finite number within limits; `least` and `most` are allowed, `above` and `below` are not.
+
+    Examples
+    --------
+    >>> check_number(1, "share", above=0.0, most=1.0)
+    1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise InvalidTypeError(f"{name} must be a number, got {value!r:.80}{_remedy(name, example)}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not (math.isfinite(number) and least <= number <= most and above < number < below):
+        limits = (("of at least", least), ("above", above), ("at most", most), ("below", below))
+        bounds = " and ".join(f"{words} {limit:g}" for words, limit in limits if math.isfinite(limit))
+        raise InvalidInputError(
+            f"{name} must be a finite number {bounds}".rstrip() + f", got {value!r:.80}{_remedy(name, example)}"
+        )
+    return number
+
+
+def _remedy(name: str, example: object) -> str:
+    return "." if example is None else f"; try {name}={example}."
+
+
+def check_bool(value: object, name: str) -> bool:
+    """Return a parameter that is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidTypeError(f"{name} must be True or False, got {value!r:.80}.")
+    return value
+
+
+Choice = TypeVar("Choice", bound=str | None)
+
+
+def check_choice(value: object, name: str, choices: Iterable[Choice]) -> Choice:
+    """Return a parameter that is one of some names.
+
+    Examples
+    --------
+    >>> check_choice("rbf", "kernel", ("linear", "rbf"))
+    'rbf'
+    """
+    known = list(choices)
+    for choice in known:
+        # Arrays are compared cell by cell.
+        if value is choice or (isinstance(value, str) and value == choice):
+            return choice
+    raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r:.80}.")
 
 
 def check_interval(interval: object) -> float:
@@ -59,17 +140,6 @@ def check_interval(interval: object) -> float:
     if not math.isfinite(b - a) or a == b:
         raise InvalidInputError(f"interval must be finite and not empty, got {interval!r}; try interval=(0.0, 1.0).")
     return abs(b - a)
-
-
-def check_number(value: object, name: str, *, least: float, most: float = math.inf) -> float:
-    """Return a parameter as a finite number within limits, or say what is wrong with it."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidTypeError(f"{name} must be a number, got {value!r}.")
-    number = float(value)
-    if not (math.isfinite(number) and least <= number <= most):
-        limit = f" and at most {most:g}" if math.isfinite(most) else ""
-        raise InvalidInputError(f"{name} must be a finite number of at least {least:g}{limit}, got {value!r}.")
-    return number
 
 
 def check_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
@@ -115,11 +185,9 @@ def check_device(device: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def check_confidence(confidence: float) -> float:
-    """Return a confidence between 0 and 1, or say what is wrong with it."""
-    if isinstance(confidence, (int, float)) and 0.0 < confidence < 1.0:
-        return float(confidence)
-    raise InvalidInputError(f"confidence must be between 0 and 1, got {confidence!r}; try confidence=0.95.")
+def check_confidence(confidence: object) -> float:
+    """Return a confidence between 0 and 1."""
+    return check_number(confidence, "confidence", above=0.0, below=1.0, example=0.95)
 
 
 def check_probabilities(values: ArrayLike, name: str) -> Floats:
@@ -156,12 +224,12 @@ def check_stack(values: ArrayLike, name: str) -> Floats:
     return _normalised(array, name)
 
 
-def read_labels(values: ArrayLike, name: str, *, rows: int, classes: int) -> NDArray[np.intp]:
-    """Return labels (rows,) as codes 0 to classes - 1.
+def check_codes(values: ArrayLike, name: str, *, rows: int, classes: int) -> NDArray[np.intp]:
+    """Return the codes of classes (rows,), each from 0 to classes - 1.
 
     Examples
     --------
-    >>> read_labels([0, 1, 1], "labels", rows=3, classes=2)
+    >>> check_codes([0, 1, 1], "labels", rows=3, classes=2)
     array([0, 1, 1])
     """
     array = np.asarray(values)

@@ -174,11 +174,11 @@ def test_moments_travel_between_processes(sample):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"order": 0}, "order must lie between 1 and 10, got 0; try order=1"),
-        ({"order": 11}, "order must lie between 1 and 10, got 11; try order=10"),
+        ({"order": 0}, "order must be at least 1 and at most 10, got 0"),
+        ({"order": 11}, "order must be at least 1 and at most 10, got 11; try order=10"),
         ({"order": 5.0}, r"order must be a whole number, got 5\.0"),
         ({"order": True}, "order must be a whole number, got True"),
-        ({"cross": 3}, "cross must lie between 1 and 2, got 3; try cross=2"),
+        ({"cross": 3}, "cross must be at least 1 and at most 2, got 3"),
         ({"order": 1, "cross": 2}, "cross=2 needs the second order, got order=1"),
     ],
 )
@@ -273,7 +273,7 @@ def test_what_is_no_moments_is_refused(sample):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"n_moments": 6}, "n_moments must lie between 1 and 5, got 6; try n_moments=5"),
+        ({"n_moments": 6}, "n_moments must be at least 1 and at most 5, got 6; try n_moments=5"),
         ({"n_moments": 2.0}, "n_moments must be a whole number"),
         ({"interval": "data"}, "do not know the range of the values, got interval='data'"),
         ({"interval": (1.0, 1.0)}, "interval must be finite and not empty"),
@@ -321,7 +321,7 @@ def test_to_forget_is_to_weigh_all_rows_less(sample, cross):
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.5, np.nan])
 def test_a_factor_of_forgetting_lies_between_zero_and_one(factor):
-    with pytest.raises(InvalidInputError, match="factor must lie above 0 and be at most 1"):
+    with pytest.raises(InvalidInputError, match="factor must be a finite number above 0 and at most 1"):
         ma.Moments().forget(factor)
 
 

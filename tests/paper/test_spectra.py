@@ -132,5 +132,5 @@ def test_instruments_that_cannot_be_are_refused(settings, message):
 
 @pytest.mark.parametrize("samples", [0, 2.5, True])
 def test_a_number_of_samples_is_whole_and_positive(samples):
-    with pytest.raises(InvalidInputError, match=f"samples must be a whole number of at least 1, got {samples}"):
+    with pytest.raises(InvalidInputError, match=f"samples must be .*, got {samples}"):
         calibration_transfer(0, samples=samples)

@@ -158,7 +158,7 @@ def test_words_that_one_sample_lacks_are_not_drawn():
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "alpha": ({"alpha": 1.5}, "alpha must be a number between 0 and 1, got 1.5; try 0.05"),
+    "alpha": ({"alpha": 1.5}, "alpha must be a finite number above 0 and below 1, got 1.5; try alpha=0.05"),
     "alpha True": ({"alpha": True}, "alpha must be"),
     "alpha words": ({"alpha": "0.05"}, "alpha must be"),
     "no permutations": ({"n_permutations": 0}, "n_permutations must be at least 1, got 0; try n_permutations=1000"),

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.selection.grid import refuse_bad_share, split_labelled, split_unlabelled
+from momentalign.selection.grid import split_labelled, split_unlabelled
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.8, 0.95])
@@ -63,11 +63,11 @@ def test_the_split_of_unlabelled_rows_is_whole_and_has_two_parts():
 
 @pytest.mark.parametrize("share", [0, 1, 0.0, 1.0, -0.2, 1.5, np.nan, np.inf])
 def test_a_share_is_between_nothing_and_everything(share):
-    with pytest.raises(InvalidInputError, match=r"share must be above 0 and below 1, got .*; try 0\.8"):
-        refuse_bad_share(share)
+    with pytest.raises(InvalidInputError, match=r"share must be a finite number above 0 and below 1, got"):
+        split_unlabelled(10, share=share, seed=0)
 
 
 @pytest.mark.parametrize("share", ["0.8", None, True, [0.8]])
 def test_a_share_is_a_number(share):
-    with pytest.raises(InvalidTypeError, match="share must be a number between 0 and 1, got"):
+    with pytest.raises(InvalidTypeError, match="share must be a number, got"):
         split_unlabelled(10, share=share, seed=0)

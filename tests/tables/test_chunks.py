@@ -55,7 +55,7 @@ def test_arrays_that_are_none():
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, None])
 def test_a_number_of_rows_that_is_none(value):
-    with pytest.raises(InvalidInputError, match=r"rows must be a whole number of at least 1, got .*65536"):
+    with pytest.raises(InvalidInputError, match=r"rows must be .*, got .*65536"):
         ArrayChunks(np.zeros((3, 1)), rows=value)
 
 

@@ -45,7 +45,7 @@ def test_the_bound_on_a_mean_is_two_sided_and_scales_with_the_interval():
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, -1, math.nan, "high"])
 def test_a_confidence_lies_between_0_and_1(confidence: float):
-    with pytest.raises(InvalidInputError, match=r"confidence must be between 0 and 1, got .*; try confidence=0.95"):
+    with pytest.raises(InvalidInputError, match=r"confidence must be a .*, got .*; try confidence=0.95"):
         mean_deviation(10, confidence=confidence)
 
 

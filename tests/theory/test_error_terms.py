@@ -92,7 +92,7 @@ def test_kinds_of_fresh_and_of_seen_rows():
     ("changes", "message"),
     [
         ({"rows": "held out"}, 'rows must be "fresh" or "seen", got \'held out\''),
-        ({"confidence": 1.0}, "confidence must be between 0 and 1"),
+        ({"confidence": 1.0}, "confidence must be a finite number above 0 and below 1"),
         ({"source": [[0.5, 0.5]], "codes": [0]}, "source_probabilities has 2 classes and target_probabilities 3"),
         ({"source": [[1.0]]}, r"source_probabilities must have shape \(rows, classes\) .* got \(1, 1\)"),
         ({"target": []}, r"target_probabilities must have shape"),

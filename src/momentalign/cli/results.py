@@ -68,9 +68,9 @@ def open_journal(out: Path, identity: dict[str, Any], *, fresh: bool) -> Any:
 @contextmanager
 def counted(title: str) -> Iterator[Any]:
     """Show how many parts are finished, in a terminal."""
-    from momentalign.progress import counting_progress
+    from momentalign.progress import progress_bar
 
-    with counting_progress(title, verbose=int(sys.stderr.isatty())) as progress:
+    with progress_bar(title, verbose=int(sys.stderr.isatty())) as progress:
         yield progress
 
 
@@ -80,9 +80,9 @@ def show_artificial(
     """Train on the artificial problem, say what came out and write its page."""
     from momentalign.paper.artificial import run
     from momentalign.paper.artificial_page import artificial_page, figure_3, figure_4
-    from momentalign.progress import training_progress
+    from momentalign.progress import epoch_bar
 
-    with training_progress("training", verbose=int(sys.stderr.isatty())) as progress:
+    with epoch_bar("training", verbose=int(sys.stderr.isatty())) as progress:
         result = run(problem, setting, seeds=seeds, data=data, data_seed=data_seed, progress=progress)
     median = result["median"]
     nn, mann = 100 * median["nn_accuracy"], 100 * median["mann_accuracy"]

@@ -17,7 +17,7 @@ from momentalign.estimators.domains import Domains, as_float32, naming, read_dom
 from momentalign.estimators.labels import ChunkLabels, ClassLabels, NumberLabels, Scale, read_valued_domains
 from momentalign.estimators.mann import BaseMANN
 from momentalign.networks.shallow import Layer
-from momentalign.progress import training_progress
+from momentalign.progress import epoch_bar
 from momentalign.training.chunked import Carried, go_on, train_chunks
 from momentalign.training.config import EpochFigures, History, NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import LARGEST_LOSS
@@ -55,7 +55,7 @@ class _InChunks(BaseMANN):
             self, source, target, labels, held_out=held_out, n_outputs=lambda: self._take_over(labels)
         )
         spec = NetworkSpec(seed, weight if target is not None else 0.0, distance)
-        with training_progress(type(self).__name__, verbose=self.verbose) as progress:
+        with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
             network = train_chunks(chunked, config, spec, device=check_device(self.device), progress=progress)
         self._keep_one(network)
 

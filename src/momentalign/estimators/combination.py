@@ -23,7 +23,7 @@ from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
 from momentalign.training.config import Distance, NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import train_stack
-from momentalign.validation import Floats, check_row_values, check_stack, read_labels
+from momentalign.validation import Floats, check_codes, check_row_values, check_stack
 
 __all__ = [
     "WEIGHTS",
@@ -90,7 +90,7 @@ def aggregation_coefficients(
             f"target has {len(of_target)} models of {of_target.shape[2]} classes and source has {models} of {classes}; "
             "give the same models in the same order."
         )
-    codes = read_labels(labels, "labels", rows=rows, classes=classes)
+    codes = check_codes(labels, "labels", rows=rows, classes=classes)
     importance = check_row_values(weights, "weights", rows=rows)
     if not 0.0 <= rcond < 1.0:
         raise InvalidInputError(f"rcond must be at least 0 and below 1, got {rcond}; try 0.1.")

@@ -30,7 +30,7 @@ from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.domains import Domains, as_float32, domain_ids, split_layers, with_rows_of_every_domain
 from momentalign.moments.streaming import Moments
 from momentalign.networks.shallow import Layer, Matrix, activations
-from momentalign.progress import training_progress
+from momentalign.progress import epoch_bar
 from momentalign.training.config import (
     Distance,
     LossName,
@@ -223,7 +223,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         return check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
 
     def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
-        with training_progress(type(self).__name__, verbose=self.verbose) as progress:
+        with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
             (network,) = train_stack(task, config, [spec], device=device, progress=progress)
         self._keep(network)
 

@@ -18,7 +18,6 @@ columns of W are :math:`B^{-1/2}` times the leading eigenvectors of the symmetri
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
 
@@ -32,10 +31,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError
 from momentalign.estimators.domains import Domains, naming, read_domains
 from momentalign.networks.shallow import Matrix
-from momentalign.validation import positive_int
+from momentalign.validation import check_choice, check_number, positive_int
 
 __all__ = ["TransferComponentAnalysis"]
 
@@ -204,11 +203,10 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _refuse_bad_parameters(self) -> None:
         positive_int(self.n_components, "n_components", example="50")
-        if self.kernel not in get_args(Kernel):
-            raise InvalidInputError(f'kernel must be "linear" or "rbf", got {self.kernel!r}.')
-        _refuse_bad_number(self.mu, "mu", example="1.0")
+        check_choice(self.kernel, "kernel", get_args(Kernel))
+        check_number(self.mu, "mu", above=0.0, example=1.0)
         if self.gamma is not None:
-            _refuse_bad_number(self.gamma, "gamma", example="None")
+            check_number(self.gamma, "gamma", above=0.0, example=None)
 
 
 def _no_labels(X: Any) -> NDArray[np.intp]:
@@ -216,13 +214,6 @@ def _no_labels(X: Any) -> NDArray[np.intp]:
     with naming("X"):
         shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
     return np.zeros(shape[:1], np.intp)
-
-
-def _refuse_bad_number(value: object, name: str, *, example: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidTypeError(f"{name} must be a number, got {value!r}; try {name}={example}.")
-    if not (math.isfinite(value) and float(value) > 0):
-        raise InvalidInputError(f"{name} must be a finite number above 0, got {value!r}; try {name}={example}.")
 
 
 def _all_rows(domains: Domains) -> Matrix:

@@ -36,7 +36,7 @@ from momentalign.moments.readers import (
     refuse_other_names,
 )
 from momentalign.moments.sums import CentralSums, dense_sums, difference_terms, merged, no_rows, scaled, sparse_sums
-from momentalign.validation import check_interval
+from momentalign.validation import check_int, check_interval, check_number
 
 __all__ = ["Description", "Moments", "read_description", "tree_moments", "write_description"]
 
@@ -179,8 +179,8 @@ class Moments:
     """
 
     def __init__(self, order: int = 5, cross: int = 1) -> None:
-        self._order = _read_whole(order, "order", 1, HIGHEST_ORDER)
-        self._cross = _read_whole(cross, "cross", 1, 2)
+        self._order = check_int(order, "order", least=1, most=HIGHEST_ORDER, example=HIGHEST_ORDER)
+        self._cross = check_int(cross, "cross", least=1, most=2, example=1)
         if self._cross > self._order:
             raise InvalidInputError(f"cross=2 needs the second order, got order={order}; try order=2.")
         self._state: CentralSums | None = None
@@ -276,12 +276,9 @@ class Moments:
         >>> moments.count, moments.mean.tolist()
         (4.0, [0.5])
         """
-        if isinstance(factor, bool) or not isinstance(factor, int | float | np.number):
-            raise InvalidTypeError(f"factor must be a number, got {factor!r}; try factor=0.9.")
-        if not 0.0 < factor <= 1.0:
-            raise InvalidInputError(f"factor must lie above 0 and be at most 1, got {factor!r}; try factor=0.9.")
+        kept = check_number(factor, "factor", above=0.0, most=1.0, example=0.9)
         if self._state is not None:
-            self._state = scaled(self._state, float(factor))
+            self._state = scaled(self._state, kept)
         return self
 
     def copy(self) -> Self:
@@ -352,7 +349,11 @@ class Moments:
     ) -> Floats:
         """Return the weighted terms of :meth:`cmd`, orders 1 to `n_moments`, one by one; their sum is the distance."""
         self._check_alike(other)
-        orders = self._order if n_moments is None else _read_whole(n_moments, "n_moments", self._cross, self._order)
+        orders = (
+            self._order
+            if n_moments is None
+            else check_int(n_moments, "n_moments", least=self._cross, most=self._order, example=self._order)
+        )
         if isinstance(interval, str):
             raise InvalidInputError(
                 f"moments do not know the range of the values, got interval={interval!r}; give it as interval=(a, b)."
@@ -432,15 +433,6 @@ class Moments:
                 f"cross={other._cross}; make both alike."
             )
         refuse_other_names(other._columns, "other", self._columns, _OURS)
-
-
-def _read_whole(value: object, name: str, lowest: int, highest: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}={highest}.")
-    if not lowest <= value <= highest:
-        nearest = min(max(value, lowest), highest)
-        raise InvalidInputError(f"{name} must lie between {lowest} and {highest}, got {value}; try {name}={nearest}.")
-    return int(value)
 
 
 def _read_weights(weights: ArrayLike, rows: int) -> Floats:

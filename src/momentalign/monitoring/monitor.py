@@ -8,7 +8,6 @@ What a monitor says of one window: alarm or not, how far, and which features mov
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
@@ -16,7 +15,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
+from momentalign.errors import DamagedFileError, InvalidInputError
 from momentalign.moments.readers import HIGHEST_ORDER
 from momentalign.moments.streaming import Moments
 from momentalign.monitoring.statistics import (
@@ -29,6 +28,7 @@ from momentalign.monitoring.statistics import (
     raw_moments,
 )
 from momentalign.monitoring.window import STEPS, Rows, Window, finite, read_names, read_random, read_rows
+from momentalign.validation import check_bool, check_int, check_number
 
 __all__ = ["DriftMonitor", "FeatureChange", "Judgement", "MonitorSettings"]
 
@@ -59,22 +59,20 @@ class MonitorSettings:
         >>> MonitorSettings.read(1000, False, 0.01, 5, None).n_resamples
         2000
         """
-        rows = _whole(window, "window", 2 * STEPS, example=1000)
+        rows = check_int(window, "window", least=2 * STEPS, example=1000)
         if rows % STEPS:
             raise InvalidInputError(
                 f"window must be a multiple of {STEPS}, got {rows}; try window={rows + STEPS - rows % STEPS}."
             )
-        if not isinstance(forgetting, bool):
-            raise InvalidTypeError(f"forgetting must be True or False, got {forgetting!r}.")
-        rate = _rate(false_alarm_rate)
+        rate = check_number(false_alarm_rate, "false_alarm_rate", least=_RATES[0], most=_RATES[1], example=0.01)
         least = math.ceil(1.0 / rate)
         resamples = max(_FEWEST_RESAMPLES, math.ceil(_BEYOND / rate)) if n_resamples is None else n_resamples
         return cls(
             rows,
-            forgetting,
+            check_bool(forgetting, "forgetting"),
             rate,
-            _whole(order, "order", 1, HIGHEST_ORDER // 2, example=HIGHEST_ORDER // 2),
-            _whole(resamples, "n_resamples", least, example=_BEYOND * least),
+            check_int(order, "order", least=1, most=HIGHEST_ORDER // 2, example=HIGHEST_ORDER // 2),
+            check_int(resamples, "n_resamples", least=least, example=_BEYOND * least),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,26 +82,6 @@ class MonitorSettings:
     def __str__(self) -> str:
         fading = ", forgetting=True" if self.forgetting else ""
         return f"window={self.window}{fading}, false_alarm_rate={self.false_alarm_rate:g}, order={self.order}"
-
-
-def _rate(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise InvalidTypeError(f"false_alarm_rate must be a number, got {value!r}; try false_alarm_rate=0.01.")
-    if not _RATES[0] <= float(value) <= _RATES[1]:
-        raise InvalidInputError(
-            f"false_alarm_rate must lie between {_RATES[0]:g} and {_RATES[1]:g}, got {value!r}; try "
-            "false_alarm_rate=0.01."
-        )
-    return float(value)
-
-
-def _whole(value: object, name: str, least: int, most: float = math.inf, *, example: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise InvalidTypeError(f"{name} must be a whole number, got {value!r}; try {name}={example}.")
-    if not least <= int(value) <= most:
-        limit = f" and at most {most:g}" if math.isfinite(most) else ""
-        raise InvalidInputError(f"{name} must be at least {least}{limit}, got {value!r}; try {name}={example}.")
-    return int(value)
 
 
 _LISTED = 3

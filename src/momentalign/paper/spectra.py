@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
 from momentalign.errors import InvalidInputError
+from momentalign.validation import positive_int
 
 __all__ = [
     "FIELD",
@@ -166,8 +167,7 @@ def calibration_transfer(
     >>> data.master.shape, data.field_contents.shape, bool(np.allclose(data.field_contents.sum(axis=1), 100.0))
     ((5, 175), (5, 4), True)
     """
-    if isinstance(samples, bool) or not isinstance(samples, (int, np.integer)) or samples < 1:
-        raise InvalidInputError(f"samples must be a whole number of at least 1, got {samples!r}.")
+    positive_int(samples, "samples", example="100")
     random = np.random.default_rng(seed)
     contents = [_contents(random, samples) for _ in range(2)]
     spectra = [_measured(own, instrument, random) for own, instrument in zip(contents, (master, field), strict=True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import numbers
 import os
 from abc import ABC, abstractmethod
@@ -22,7 +21,7 @@ from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.domains import as_float32, encode_labels, read_domains
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Matrix
-from momentalign.progress import search_progress
+from momentalign.progress import progress_bar
 from momentalign.selection.grid import Point, read_points, results_table
 from momentalign.validation import check_seed
 
@@ -124,15 +123,19 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
         keys = {} if journal is None else {point.index: cell_key(point.cell()) for point in points}
         done = {} if journal is None else journal.done()
         scores = {index: float(done[key]["score"]) for index, key in keys.items() if key in done}
-        with search_progress(type(self).__name__, len(points), verbose=self.verbose) as show:
-            show(len(scores), max(scores.values(), default=math.nan))
+        with progress_bar(type(self).__name__, verbose=self.verbose) as show:
+
+            def report() -> None:
+                if show is not None:
+                    show(len(scores), len(points), f"best score {max(scores.values()):.4f}" if scores else "")
 
             def finished(point: Point, score: float) -> None:
                 scores[point.index] = score
                 if journal is not None:
                     journal.append(point.cell(), {"score": score})
-                show(len(scores), max(scores.values()))
+                report()
 
+            report()
             self._score([point for point in points if point.index not in scores], sample, finished)
         return [scores[point.index] for point in points]
 

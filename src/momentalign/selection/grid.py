@@ -5,7 +5,6 @@ Both domains split at random into a part to train on and a part held out, each d
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +25,7 @@ from momentalign.training.compiled_engine import is_compilable
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
 from momentalign.validation import check_device, check_number, check_seed
 
-__all__ = ["Point", "read_points", "refuse_bad_share", "results_table", "split_labelled", "split_unlabelled", "stacks"]
+__all__ = ["Point", "read_points", "results_table", "split_labelled", "split_unlabelled", "stacks"]
 
 # Networks trained at once: bounds the memory they take and what a killed search has to do again.
 STACK = 64
@@ -200,14 +199,5 @@ def split_unlabelled(rows: int, *, share: float, seed: int) -> tuple[Rows, Rows]
     return order[:-held_out], order[-held_out:]
 
 
-def refuse_bad_share(share: object) -> None:
-    """Raise unless this can be the part of a domain to train on."""
-    if isinstance(share, bool) or not isinstance(share, numbers.Real):
-        raise InvalidTypeError(f"share must be a number between 0 and 1, got {share!r}; try 0.8.")
-    if not 0.0 < float(share) < 1.0:
-        raise InvalidInputError(f"share must be above 0 and below 1, got {share!r}; try 0.8.")
-
-
 def _held_out(rows: int, share: float) -> int:
-    refuse_bad_share(share)
-    return round((1.0 - float(share)) * rows)
+    return round((1.0 - check_number(share, "share", above=0.0, below=1.0, example=0.8)) * rows)

@@ -42,7 +42,7 @@ from numpy.typing import ArrayLike
 from scipy.special import entr, logsumexp
 
 from momentalign.errors import InvalidInputError
-from momentalign.validation import Floats, check_probabilities, check_row_values, check_stack, read_labels
+from momentalign.validation import Floats, check_codes, check_probabilities, check_row_values, check_stack
 
 __all__ = [
     "balancing_choice",
@@ -74,7 +74,7 @@ def classification_errors(*, probabilities: ArrayLike, labels: ArrayLike) -> Flo
     array([0., 1.])
     """
     chances = check_probabilities(probabilities, "probabilities")
-    codes = read_labels(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
+    codes = check_codes(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
     return np.asarray(chances.argmax(axis=1) != codes, dtype=np.float64)
 
 
@@ -92,7 +92,7 @@ def cross_entropies(*, probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     array([2., 1.])
     """
     chances = check_probabilities(probabilities, "probabilities")
-    codes = read_labels(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
+    codes = check_codes(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
     of_label = chances[np.arange(len(codes)), codes]
     # Plus zero: a certain and right row costs 0, not -0.
     return -np.log(np.maximum(of_label, _SMALLEST)) + 0.0

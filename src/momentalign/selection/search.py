@@ -25,11 +25,12 @@ from momentalign.estimators.domains import split_layers, with_rows_of_every_doma
 from momentalign.evaluation.importance import importance_weights
 from momentalign.networks.shallow import probabilities
 from momentalign.selection.base import Finished, Sample, StackedSearch
-from momentalign.selection.grid import Point, refuse_bad_share, split_labelled, stacks
+from momentalign.selection.grid import Point, split_labelled, stacks
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.rules import Rule, balanced_weight, density_ratio, network_score, read_rule
 from momentalign.training.config import Task, TrainedNetwork
 from momentalign.training.stack import train_stack
+from momentalign.validation import check_number
 
 __all__ = ["LabelFreeSearch", "ReverseValidationSearch"]
 
@@ -113,7 +114,7 @@ class ReverseValidationSearch(StackedSearch):
         self.verbose = verbose
 
     def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:  # noqa: ARG002
-        refuse_bad_share(self.share)
+        check_number(self.share, "share", above=0.0, below=1.0, example=0.8)
 
     def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:
         source, labels, target, n_classes, seed, numbers, others = sample
@@ -241,7 +242,7 @@ class LabelFreeSearch(StackedSearch):
         return {**super()._identity(), "rule": self.rule}
 
     def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:
-        refuse_bad_share(self.share)
+        check_number(self.share, "share", above=0.0, below=1.0, example=0.8)
         rule = read_rule(self.rule)
         others = sorted({name for point in points for name in point.parameters} - {"weight"})
         if rule == "balancing" and others:

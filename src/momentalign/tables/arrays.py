@@ -32,6 +32,7 @@ from scipy import sparse
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignError
 from momentalign.tables.opening import need, open_bytes, reading, said
 from momentalign.tables.table import Request, Table, quoted, split_frame
+from momentalign.validation import positive_int
 
 __all__ = ["list_images", "read_archive", "read_image_folder", "read_images", "read_svmlight"]
 
@@ -276,8 +277,7 @@ def read_images(files: list[Path], *, side: int = 32) -> NDArray[np.uint8]:
     >>> pixels.shape, pixels[0, :, 0, 0].tolist()
     ((1, 3, 8, 8), [255, 0, 0])
     """
-    if isinstance(side, bool) or not isinstance(side, int) or side < 1:
-        raise InvalidInputError(f"side must be a whole number of at least 1, got {side!r}; try side=32.")
+    positive_int(side, "side", example="32")
     pixels = np.empty((len(files), 3, side, side), np.uint8)
     for row, file in enumerate(files):
         pixels[row] = np.moveaxis(np.asarray(_open_square(file, side)), -1, 0)

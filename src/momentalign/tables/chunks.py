@@ -19,6 +19,7 @@ from momentalign.tables.encoders import kind_of
 from momentalign.tables.opening import find_path, reading, said
 from momentalign.tables.read import read_chunks
 from momentalign.tables.table import Table, quoted
+from momentalign.validation import positive_int
 
 __all__ = ["ROWS", "ArrayChunks", "FileChunks", "NpyChunks"]
 
@@ -46,7 +47,7 @@ class ArrayChunks:
                 f"X must be an array or a CSR matrix of two dimensions, got {type(X).__name__}; convert it first."
             )
         self._y = None if y is None else np.asarray(y)
-        self._rows = _read_rows(rows)
+        self._rows = positive_int(rows, "rows", example=str(ROWS))
         _refuse_other_length(self._X.shape[0], self._y, "y", "X")
 
     def __iter__(self) -> Iterator[Any]:
@@ -80,7 +81,7 @@ class NpyChunks:
 
     def __init__(self, X: str | Path, y: str | Path | None = None, *, rows: int = ROWS) -> None:
         self._X, self._y = find_path(X), None if y is None else find_path(y)
-        self._rows = _read_rows(rows)
+        self._rows = positive_int(rows, "rows", example=str(ROWS))
         mapped = _mapped(self._X)
         if mapped.ndim != 2 or mapped.dtype.kind not in "biuf":
             raise InvalidInputError(
@@ -142,7 +143,7 @@ class FileChunks:
         self._label = label
         self._columns = None if columns is None else list(columns)
         self._leave_out = list(leave_out)
-        self._rows = _read_rows(rows)
+        self._rows = positive_int(rows, "rows", example=str(ROWS))
         self._features = features
 
     def __iter__(self) -> Iterator[Any]:
@@ -209,12 +210,6 @@ def _mapped(path: Path) -> NDArray[Any]:
         if isinstance(error, DamagedFileError):
             raise
         raise DamagedFileError(f"{path} is not a whole .npy file of numbers ({said(error)}); save it again.") from error
-
-
-def _read_rows(rows: int) -> int:
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise InvalidInputError(f"rows must be a whole number of at least 1, got {rows!r}; try rows={ROWS}.")
-    return rows
 
 
 def _refuse_other_length(count: int, labels: NDArray[Any] | None, name: str, other: str) -> None:

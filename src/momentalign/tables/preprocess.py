@@ -47,6 +47,7 @@ from momentalign.tables.encoders import (
 )
 from momentalign.tables.table import Rows, Table, quoted, refuse_duplicates, shown
 from momentalign.tables.text import DomainVectorizer
+from momentalign.validation import check_bool, positive_int
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -355,12 +356,9 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
 
     def _refuse_bad_parameters(self) -> None:
         for name in ("scale", "strict"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidTypeError(f"{name} must be True or False, got {getattr(self, name)!r}.")
-        for name, remedy in (("max_categories", 100), ("max_terms", 5000)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name} must be a whole number of at least 1, got {value!r}; try {remedy}.")
+            check_bool(getattr(self, name), name)
+        for name, example in (("max_categories", "100"), ("max_terms", "5000")):
+            positive_int(getattr(self, name), name, example=example)
 
 
 def _rows(X: Any, name: str) -> tuple[Any, int]:

@@ -12,6 +12,7 @@ from momentalign.tables.delimited import read_delimited, read_parquet
 from momentalign.tables.encoders import KINDS, Kind
 from momentalign.tables.opening import FileFormat, find_format, find_path
 from momentalign.tables.table import LabelKind, Request, Table, check_labels, read_labels
+from momentalign.validation import positive_int
 
 __all__ = ["read_chunks", "read_table"]
 
@@ -110,8 +111,7 @@ def read_chunks(
     ...     [len(chunk) for chunk in read_chunks(file, rows=2)]
     [2, 2, 1]
     """
-    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-        raise InvalidInputError(f"rows must be a whole number of at least 1, got {rows!r}; try rows=65536.")
+    positive_int(rows, "rows", example="65536")
     request = Request(rows, label, False, id_column, columns, _check_kinds(kinds), side)
     place = find_path(path)
     parts = _READERS[find_format(place, file_format)](place, request)

@@ -21,6 +21,7 @@ from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.validation import check_bool, check_choice, positive_int
 
 __all__ = ["DomainVectorizer"]
 
@@ -150,21 +151,16 @@ class DomainVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
         return terms
 
     def _refuse_bad_parameters(self) -> None:
-        if self.max_features is not None and not _is_count(self.max_features):
-            raise InvalidInputError(
-                f"max_features must be a whole number of at least 1 or None, got {self.max_features!r}; try 5000."
-            )
+        if self.max_features is not None:
+            positive_int(self.max_features, "max_features", example="5000")
         bounds = self.ngram_range
         if not (isinstance(bounds, (tuple, list)) and len(bounds) == 2 and all(map(_is_count, bounds))):
             raise InvalidInputError(f"ngram_range must be two whole numbers of at least 1, got {bounds!r}; try (1, 2).")
         if bounds[0] > bounds[1]:
             raise InvalidInputError(f"ngram_range must not fall, got {bounds!r}; try {tuple(reversed(bounds))}.")
-        if self.weighting not in get_args(Weighting):
-            raise InvalidInputError(f'weighting must be "log", "binary" or "counts", got {self.weighting!r}.')
-        if self.norm not in (None, "l2"):
-            raise InvalidInputError(f'norm must be "l2" or None, got {self.norm!r}.')
-        if not isinstance(self.lowercase, bool):
-            raise InvalidTypeError(f"lowercase must be True or False, got {self.lowercase!r}.")
+        check_choice(self.weighting, "weighting", get_args(Weighting))
+        check_choice(self.norm, "norm", ("l2", None))
+        check_bool(self.lowercase, "lowercase")
         if not _is_pattern(self.token_pattern):
             raise InvalidInputError(
                 f"token_pattern must be a regular expression with at most one group, got {self.token_pattern!r}; "

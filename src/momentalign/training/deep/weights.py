@@ -24,6 +24,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from momentalign.errors import InvalidInputError
 from momentalign.training.deep.lightning import pl
+from momentalign.validation import check_number
 
 __all__ = ["AveragedWeights", "SourceStatistics"]
 
@@ -43,9 +44,7 @@ class AveragedWeights(pl.Callback):
     """
 
     def __init__(self, decay: float = 0.999) -> None:
-        if not 0.0 <= decay < 1.0:
-            raise InvalidInputError(f"decay must be at least 0 and less than 1, got {decay}; try decay=0.999.")
-        self.decay = decay
+        self.decay = check_number(decay, "decay", least=0.0, below=1.0, example=0.999)
         self._average: list[Tensor] = []
         self._steps = 0
 
