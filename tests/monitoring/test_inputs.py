@@ -5,7 +5,8 @@ import torch
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.monitoring.window import read_names, read_random, read_rows
+from momentalign.monitoring.window import read_names, read_rows
+from momentalign.validation import check_generator
 
 NAMES = ("a", "b")
 VALUES = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 3.0]])
@@ -66,7 +67,7 @@ def test_other_features_are_refused():
 @pytest.mark.parametrize("wrong", ["x", -1, 1.5, True])
 def test_what_cannot_be_drawn_with_is_refused(wrong):
     with pytest.raises(InvalidTypeError) as caught:
-        read_random(wrong)
+        check_generator(wrong)
     assert str(caught.value) == (
         f"random_state must be a whole number of at least 0, a Generator or None, got {wrong!r}; try random_state=0."
     )
@@ -74,6 +75,6 @@ def test_what_cannot_be_drawn_with_is_refused(wrong):
 
 def test_a_generator_is_drawn_with_as_it_is():
     random = np.random.default_rng(3)
-    assert read_random(random) is random
-    assert read_random(np.int64(3)).random() == random.random()
-    assert read_random(None).random() != read_random(None).random()
+    assert check_generator(random) is random
+    assert check_generator(np.int64(3)).random() == random.random()
+    assert check_generator(None).random() != check_generator(None).random()

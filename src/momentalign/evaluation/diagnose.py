@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import math
-import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +23,13 @@ import sklearn
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from momentalign.errors import InvalidInputError
 from momentalign.evaluation.domain_classifier import DomainClassifier, tell_apart
 from momentalign.evaluation.features import FeatureChange, compare_features
 from momentalign.evaluation.moment_test import MomentShift, compare_moments
 from momentalign.evaluation.samples import FEWEST_ROWS, Samples, Table, read_samples
 from momentalign.report.diagnosis import diagnosis_figure, diagnosis_page
 from momentalign.report.page import write_page
-from momentalign.validation import check_generator, positive_int
+from momentalign.validation import check_generator, check_number, positive_int
 from momentalign.version import __version__
 
 if TYPE_CHECKING:
@@ -99,8 +97,7 @@ def diagnose(
     1   wider         0.2              2.0
     2    same        -0.0              1.0
     """
-    if isinstance(alpha, bool) or not isinstance(alpha, numbers.Real) or not 0.0 < alpha < 1.0:
-        raise InvalidInputError(f"alpha must be a number between 0 and 1, got {alpha!r}; try 0.05.")
+    check_number(alpha, "alpha", above=0.0, below=1.0, example=0.05)
     n_permutations = positive_int(n_permutations, "n_permutations", example="1000")
     random = check_generator(random_state)
     samples = read_samples(X_source, X_target, feature_names)

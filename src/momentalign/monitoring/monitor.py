@@ -27,8 +27,8 @@ from momentalign.monitoring.statistics import (
     differences,
     raw_moments,
 )
-from momentalign.monitoring.window import STEPS, Rows, Window, finite, read_names, read_random, read_rows
-from momentalign.validation import check_bool, check_int, check_number
+from momentalign.monitoring.window import STEPS, Rows, Window, finite, read_names, read_rows
+from momentalign.validation import check_bool, check_generator, check_int, check_number
 
 __all__ = ["DriftMonitor", "FeatureChange", "Judgement", "MonitorSettings"]
 
@@ -273,7 +273,7 @@ class DriftMonitor:
         random_state: int | np.random.Generator | None = None,
     ) -> None:
         settings = MonitorSettings.read(window, forgetting, false_alarm_rate, order, n_resamples)
-        random = read_random(random_state)
+        random = check_generator(random_state)
         rows = _read_reference(reference)
         self._names = read_names(feature_names, rows)
         sample = rows.some(MOST_ROWS, random, self._names)

@@ -27,7 +27,7 @@ from momentalign.moments.readers import read_blocks, read_matrix, refuse_other_n
 from momentalign.moments.streaming import Moments
 from momentalign.monitoring.statistics import raw_moments
 
-__all__ = ["STEPS", "Rows", "Window", "finite", "read_names", "read_random", "read_rows"]
+__all__ = ["STEPS", "Rows", "Window", "finite", "read_names", "read_rows"]
 
 Floats = NDArray[np.float64]
 
@@ -84,25 +84,6 @@ class Rows:
 def read_rows(data: Any, name: str) -> Rows:
     """Return rows that can be read, or say what is wrong with them."""
     return Rows(read_matrix(data, name), name)
-
-
-def read_random(random_state: object) -> np.random.Generator:
-    """Return what is drawn with, or say what is wrong with it.
-
-    Examples
-    --------
-    >>> read_random(0).integers(10, size=3).tolist()
-    [8, 6, 5]
-    """
-    try:
-        if isinstance(random_state, bool):
-            raise TypeError
-        return np.random.default_rng(random_state)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        raise InvalidTypeError(
-            f"random_state must be a whole number of at least 0, a Generator or None, got {random_state!r}; try "
-            "random_state=0."
-        ) from None
 
 
 def read_names(names: Sequence[str] | None, rows: Rows) -> tuple[str, ...]:
