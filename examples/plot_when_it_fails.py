@@ -14,7 +14,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 import momentalign as ma
-from momentalign.selection.scores import nuclear_norm
+from momentalign.evaluation.scores import nuclear_norm
 
 rows, makers = load_wine(return_X_y=True)
 source, rest, labels, truth = train_test_split(

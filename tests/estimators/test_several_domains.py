@@ -26,9 +26,7 @@ def several():
 
 
 def _task(model, X, y, domain):
-    domains = model._read_domains(X, y, None, sample_domain=domain, y_target=None)
-    numbers = {"source_domains": domains.source_numbers, "target_domains": domains.target_numbers}
-    return model._task(*domains[:3], 0, **numbers)
+    return model._prepare(X, y, None, domain)[0]
 
 
 @pytest.mark.parametrize("between", ["pooled", "pairs", "barycentre"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.selection.scores import balancing_choice
+from momentalign.evaluation.scores import balancing_choice
 
 
 def models(*shares):

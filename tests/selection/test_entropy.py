@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.selection.scores import mutual_information, negative_entropy
+from momentalign.evaluation.scores import mutual_information, negative_entropy
 
 
 def test_entropy_by_hand():

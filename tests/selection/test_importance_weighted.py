@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.selection.scores import importance_weighted_score
+from momentalign.evaluation.scores import importance_weighted_score
 
 
 def test_by_hand():

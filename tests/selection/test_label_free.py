@@ -10,12 +10,9 @@ from scipy import sparse
 from momentalign import MANNClassifier
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.combination import aggregated_probabilities, aggregation_coefficients
+from momentalign.estimators.combination import aggregated_probabilities, combine
 from momentalign.evaluation.importance import importance_weights, logistic_ratio
-from momentalign.networks.shallow import activations, outputs, probabilities
-from momentalign.selection.grid import split_labelled
-from momentalign.selection.rules import _total_variation, balanced_weight, density_ratio
-from momentalign.selection.scores import (
+from momentalign.evaluation.scores import (
     balancing_choice,
     cross_entropies,
     deep_embedded_score,
@@ -25,6 +22,9 @@ from momentalign.selection.scores import (
     neighbourhood_density,
     nuclear_norm,
 )
+from momentalign.networks.shallow import activations, outputs, probabilities
+from momentalign.selection.grid import split_labelled
+from momentalign.selection.rules import _total_variation, balanced_weight, density_ratio
 from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
 from momentalign.training.config import NetworkSpec, Task
 from momentalign.training.stack import train_stack
@@ -147,36 +147,44 @@ def test_the_best_model_is_fitted_to_all_data(fitted, quick, problem):
     assert not hasattr(fitted(refit=False), "predict")
 
 
-def test_aggregation_combines_all_networks(fitted, by_hand, problem):
+def test_aggregation_is_the_combination_of_the_estimator(fitted, by_hand, problem):
     task, networks = by_hand
-    stack = [np.stack([probabilities(layers, rows) for layers in networks]) for rows in (task.target, task.validation)]
-    coefficients = aggregation_coefficients(
-        target=stack[0],
-        source=stack[1],
-        labels=task.validation_labels,
-        weights=importance_weights(ratio=ratio_of(task, networks[1])),
-    )
+    members = combine([NetworkSpec(3, weight, CMDLoss(5)) for weight in WEIGHTS], networks, task)
+    assert members.indices == [0, 2]
     found = fitted(aggregate=True, refit=False)
-    np.testing.assert_allclose(found.coefficients_, coefficients, rtol=1e-9)
-    assert np.count_nonzero(coefficients) > 1
-    predictions = np.stack([probabilities(layers, problem.X_target) for layers in networks])
-    expected = aggregated_probabilities(coefficients=coefficients, predictions=predictions)
+    np.testing.assert_allclose(found.coefficients_, members.coefficients, rtol=1e-9)
+    predictions = np.stack([probabilities(networks[index], problem.X_target) for index in members.indices])
+    expected = aggregated_probabilities(coefficients=members.coefficients, predictions=predictions)
     np.testing.assert_allclose(found.predict_proba(problem.X_target), expected, atol=1e-6)
     np.testing.assert_array_equal(found.predict(problem.X_target), found.classes_[expected.argmax(axis=1)])
-    np.testing.assert_allclose(
-        found.transform(problem.X), activations(networks[found.best_index_], problem.X), atol=1e-6
-    )
-    model, best = found.best_estimator_, found.networks_[found.best_index_]
+    largest = networks[members.indices[members.largest]]
+    np.testing.assert_allclose(found.transform(problem.X), activations(largest, problem.X), atol=1e-6)
+    model = found.best_estimator_
     assert (model.n_features_in_, model.classes_.tolist()) == (3, [0, 1])
-    assert (model.n_epochs_, model.best_epoch_) == (best.n_epochs, best.best_epoch)
     assert model.n_epochs_ == len(model.history_["source_loss"])
-    for weights, biases, layer in zip(model.coefs_, model.intercepts_, best.layers, strict=True):
-        np.testing.assert_array_equal(weights, layer.weight.astype(np.float32))
-        np.testing.assert_array_equal(biases, layer.bias.astype(np.float32))
+    np.testing.assert_array_equal(model.coefs_[0], largest[0].weight.astype(np.float32))
+
+
+def test_aggregation_and_refit_train_the_networks_again_on_all_rows(fitted):
+    first, again = (fitted(aggregate=True, refit=refit) for refit in (False, True))
+    assert first.coefficients_.tolist() == again.coefficients_.tolist()
+    assert (first.best_estimator_.coefs_[0] != again.best_estimator_.coefs_[0]).any()
+
+
+def test_aggregation_keeps_a_plain_network_where_that_is_safer(quick, problem):
+    """The second class is rare in the source and frequent in the target; the grid has no plain network."""
+    X, y = problem.X, problem.y
+    few = (y == 0) | (np.arange(len(y)) < 20)
+    X_target = np.concatenate([X[y == 1] + 0.1, X[~few] - 0.1, X[y == 0][:6]])
+    search = LabelFreeSearch(quick(max_epochs=60), {"weight": [5.0, 20.0]}, aggregate=True, random_state=0)
+    search.fit(X[few], y[few], X_target)
+    plain = quick(discrepancy=None, max_epochs=60, random_state=0).fit(X[few], y[few])
+    assert (len(search.networks_), search.coefficients_.tolist()) == (1, [1.0])
+    assert (search.predict(X_target) == plain.predict(X_target)).mean() > 0.95
 
 
 def test_aggregation_over_networks_of_different_widths(quick, problem):
-    grid = {"weight": [0.5, 20.0], "hidden": [(3,), (5,)]}
+    grid = {"weight": [0.5, 2.0], "hidden": [(3,), (5,)]}
     frame, target = (pd.DataFrame(rows, columns=list("abc")) for rows in (problem.X, problem.X_target))
     found = LabelFreeSearch(quick(), grid, aggregate=True, rule="source", random_state=0)
     found.fit(frame, problem.y, target)

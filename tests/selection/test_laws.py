@@ -12,7 +12,7 @@ from momentalign.estimators.combination import (
     aggregation_coefficients,
 )
 from momentalign.evaluation.importance import effective_sample_size, importance_weights
-from momentalign.selection.scores import (
+from momentalign.evaluation.scores import (
     balancing_choice,
     deep_embedded_score,
     importance_weighted_score,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.selection.scores import classification_errors, cross_entropies
+from momentalign.evaluation.scores import classification_errors, cross_entropies
 
 PREDICTIONS = [[0.5, 0.25, 0.25], [0.125, 0.25, 0.625], [0.0, 1.0, 0.0]]
 

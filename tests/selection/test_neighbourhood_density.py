@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.selection.scores import neighbourhood_density
+from momentalign.evaluation.scores import neighbourhood_density
 
 
 def by_definition(matrix, temperature):

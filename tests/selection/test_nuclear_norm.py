@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from momentalign.errors import InvalidInputError
-from momentalign.selection.scores import nuclear_norm
+from momentalign.evaluation.scores import nuclear_norm
 
 
 def test_by_hand():

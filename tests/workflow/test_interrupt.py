@@ -16,9 +16,9 @@ import pandas as pd
 import pytest
 
 from momentalign.errors import DivergedError
+from momentalign.estimators import several
 from momentalign.tables.table import Table
 from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
-from momentalign.workflow import grid
 from momentalign.workflow.fit import FitResult, fit_tables
 from momentalign.workflow.grid import grid_points, train_again, train_points
 from momentalign.workflow.model import load_model
@@ -145,14 +145,14 @@ def test_progress_ends_where_the_networks_stopped():
 
 def test_networks_trained_together_are_those_trained_alone(monkeypatch: pytest.MonkeyPatch):
     points, used = grid_points("cmd", seeds=1), []
-    real = grid.train_stack
+    real = several.train_stack
 
     def on_cpu(task: Task, config: TrainingConfig, specs: list[NetworkSpec], *, device: str, progress: Callable):
         used.append((device, len(specs)))
         return real(task, config, specs, device="cpu", progress=progress)
 
     alone, _ = train_points(points, task(), RECIPE, device="cpu")
-    monkeypatch.setattr(grid, "train_stack", on_cpu)
+    monkeypatch.setattr(several, "train_stack", on_cpu)
     together, _ = train_points(points, task(), RECIPE, device="cuda")
     assert used == [("cuda", 5)]
     for point in points:

@@ -6,6 +6,8 @@ Moment Alignment Neural Network of Zellinger et al. (2019) as a scikit-learn est
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +18,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.chunks import ClassesInChunks
-from momentalign.estimators.combination import aggregated_probabilities, train_aggregated
-from momentalign.estimators.domains import Domains, encode_labels, joined_task, read_domains, split_layers
+from momentalign.estimators.combination import (
+    Combination,
+    Members,
+    aggregated_probabilities,
+    train_combination,
+    weight_grid,
+)
+from momentalign.estimators.domains import Domains, encode_labels, read_domains, split_layers
+from momentalign.estimators.several import Running
 from momentalign.networks.shallow import outputs, probabilities
-from momentalign.training.config import LossName, NetworkSpec, Task, TrainingConfig
+from momentalign.progress import counting_progress
+from momentalign.training.config import LossName, NetworkSpec, Task, TrainedNetwork, TrainingConfig
 
 __all__ = ["MANNClassifier"]
 
@@ -40,9 +50,10 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
         learns along), None (plain network), or a callable that takes two batches of activations and returns a scalar
         tensor, such as ``ma.MMDLoss(beta=1.2)``.
     weight
-        The weight :math:`\lambda` of the distance. ``"auto"`` trains networks with several weights and combines them
-        without target labels; each is trained a second time, on all rows, for as many epochs as the held-out ones
-        said.
+        The weight :math:`\lambda` of the distance. ``"auto"`` trains a plain network and networks with several weights,
+        and combines the latter without target labels, or keeps the plain one where that is safer, see
+        :func:`~momentalign.estimators.combination.combine`. Where more than a fifth of the source was held out, what
+        is kept is trained a second time, on all rows, for as many epochs as the held-out ones said.
     n_moments
         The number of moments of ``"cmd"`` and ``"cv-cmd"``.
     optimizer
@@ -82,7 +93,7 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
         Epochs trained, and the one whose weights were kept.
     networks_, coefficients_
         The networks whose probabilities are combined, each as (coefs, intercepts), and their coefficients: one network
-        with coefficient 1 unless ``weight="auto"``, where ``coefs_`` are those of the largest coefficient.
+        with coefficient 1 unless ``weight="auto"`` combines several; ``coefs_`` are those of the largest coefficient.
     history_ : dict of list
         Per epoch: ``source_loss``, ``distance``, ``validation_loss``, ``validation_accuracy``.
 
@@ -116,16 +127,26 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
         return 1.0 if self._is_automatic else super()._weight()
 
     def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
-        if not (self._is_automatic and task.target is not None and spec.distance is not None):
+        if not self._is_automatic:
             super()._train(task, config, spec, device)
             self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
             return
-        networks, self.coefficients_, chosen = train_aggregated(
-            task, joined_task(task), config, spec.distance, seed=spec.seed, device=device
-        )
-        self._keep(networks[chosen])
+        with counting_progress(type(self).__name__, verbose=self.verbose) as progress:
+            self._train_several(task, spec, Running(device, progress=progress))
+
+    def _train_several(self, task: Task, spec: NetworkSpec, running: Running, *, seeds: int = 1) -> Combination:
+        """Train networks of several weights and predict with what :func:`train_combination` makes of them."""
+        specs = weight_grid(spec if task.target is not None else replace(spec, distance=None), seeds=seeds)
+        combination = train_combination(task, self._config(), specs, running)
+        self._keep_members(combination.final, combination.members)
+        return combination
+
+    def _keep_members(self, networks: Sequence[TrainedNetwork], members: Members) -> None:
+        """Predict with several networks; the hidden activations are those of the largest coefficient."""
+        self._keep(networks[members.largest])
         self.networks_ = [split_layers(network.layers) for network in networks]
-        self.coefs_, self.intercepts_ = self.networks_[chosen]
+        self.coefs_, self.intercepts_ = self.networks_[members.largest]
+        self.coefficients_ = members.coefficients
 
     def predict(self, X: Any, *, sample_domain: Any = None, allow_source: bool = True) -> NDArray[Any]:  # noqa: ARG002
         """Return the class of each row, in order, whatever its `sample_domain`: one network serves every domain."""

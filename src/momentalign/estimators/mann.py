@@ -199,25 +199,28 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         return self
 
     def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
-        config = self._config()
-        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
-        weight = self._weight()
-        between, weights = read_between(self.between), read_domain_weights(self.domain_weights)
-        domains = self._read_domains(X, y, X_target, sample_domain=sample_domain, y_target=y_target)
-        seed = check_seed(self.random_state)
-        refuse_other_count(weights, len(domain_ids(domains.source_ids)))
-        task = self._task(
-            domains.source,
-            domains.labels,
-            domains.target,
-            seed,
-            source_domains=domains.source_numbers,
-            target_domains=domains.target_numbers,
-        )
-        weight = weight if domains.target is not None else 0.0
-        spec = NetworkSpec(seed, weight, distance, between=between, domain_weights=weights)
-        self._train(task, config, spec, check_device(self.device))
+        task, spec, domains = self._prepare(X, y, X_target, sample_domain, y_target)
+        self._train(task, self._config(), spec, check_device(self.device))
         self._note(moments_by_domain(domains, self.coefs_, self.intercepts_))
+
+    def _prepare(
+        self, X: Any, y: Any, X_target: Any, sample_domain: Any = None, y_target: Any = None
+    ) -> tuple[Task, NetworkSpec, Domains]:
+        """Check parameters and data; return what to train on and which network."""
+        self._config()
+        spec = self._spec()
+        domains = self._read_domains(X, y, X_target, sample_domain=sample_domain, y_target=y_target)
+        spec = replace(spec, seed=check_seed(self.random_state))
+        refuse_other_count(spec.domain_weights, len(domain_ids(domains.source_ids)))
+        if domains.target is None:
+            spec = replace(spec, weight=0.0)
+        return self._task(domains, spec.seed), spec, domains
+
+    def _spec(self) -> NetworkSpec:
+        """The network that the parameters describe, without its seed."""
+        distance = named_distance(self.discrepancy, self.n_moments, width=self._config().hidden[-1])
+        weights = read_domain_weights(self.domain_weights)
+        return NetworkSpec(0, self._weight(), distance, between=read_between(self.between), domain_weights=weights)
 
     def _weight(self) -> float:
         return check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
@@ -282,23 +285,14 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             loss=self._loss,
         )
 
-    def _task(
-        self,
-        source: Matrix,
-        labels: NDArray[Any],
-        target: Matrix | None,
-        seed: int,
-        *,
-        source_domains: NDArray[np.intp] | None = None,
-        target_domains: NDArray[np.intp] | None = None,
-    ) -> Task:
+    def _task(self, domains: Domains, seed: int) -> Task:
         """Shuffle source and target once and hold out a part of the source."""
         fraction = check_number(self.validation_fraction, "validation_fraction", least=0.0)
         if fraction >= 1.0:
             raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
-        source = as_float32(source, "X")
+        source, labels, target = as_float32(domains.source, "X"), domains.labels, domains.target
         # Without a target nothing is compared, and several sources are as one.
-        numbers = None if target is None else source_domains
+        numbers = None if target is None else domains.source_numbers
         training, held_out = self._hold_out(labels, fraction, seed)
         if held_out is not None:
             training, held_out = with_rows_of_every_domain(training, held_out, numbers)
@@ -312,7 +306,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             return task
         order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
         target = as_float32(target[order], "X_target")
-        return replace(task, target=target, target_domains=_picked(target_domains, order))
+        return replace(task, target=target, target_domains=_picked(domains.target_numbers, order))
 
 
 def _picked(numbers: NDArray[np.intp] | None, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:

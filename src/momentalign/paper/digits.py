@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
+from momentalign.evaluation.scores import mutual_information, nuclear_norm
 from momentalign.journal import Journal, cell_key
 from momentalign.paper.digit_networks import (
     CLASSES,
@@ -37,7 +38,6 @@ from momentalign.paper.digit_networks import (
 from momentalign.paper.digits_data import Digits, load_mnist, load_mnist_m, load_svhn
 from momentalign.paper.runner import Cell, duration_words, run_cells
 from momentalign.paper.synthetic_digits import make_synth_digits
-from momentalign.selection.scores import mutual_information, nuclear_norm
 from momentalign.training.torch_engine import one_thread, open_device
 from momentalign.version import __version__
 

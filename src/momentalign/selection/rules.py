@@ -14,8 +14,7 @@ from scipy import sparse
 
 from momentalign.errors import InvalidInputError
 from momentalign.evaluation.importance import importance_weights, logistic_ratio
-from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
-from momentalign.selection.scores import (
+from momentalign.evaluation.scores import (
     balancing_choice,
     classification_errors,
     cross_entropies,
@@ -26,6 +25,7 @@ from momentalign.selection.scores import (
     neighbourhood_density,
     nuclear_norm,
 )
+from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
 from momentalign.training.config import Task
 
 __all__ = ["Rule", "balanced_weight", "density_ratio", "network_score", "read_rule"]

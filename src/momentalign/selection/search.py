@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,13 @@ from joblib import Parallel, delayed
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.combination import aggregation_coefficients
-from momentalign.estimators.domains import split_layers, with_rows_of_every_domain
-from momentalign.evaluation.importance import importance_weights
-from momentalign.networks.shallow import probabilities
+from momentalign.estimators.combination import Members, combine, train_again
+from momentalign.estimators.domains import joined_task, with_rows_of_every_domain
+from momentalign.estimators.several import Running
 from momentalign.selection.base import Finished, Sample, StackedSearch
 from momentalign.selection.grid import Point, split_labelled, stacks
 from momentalign.selection.reverse import reverse_scores
-from momentalign.selection.rules import Rule, balanced_weight, density_ratio, network_score, read_rule
+from momentalign.selection.rules import Rule, balanced_weight, network_score, read_rule
 from momentalign.training.config import Task, TrainedNetwork
 from momentalign.training.stack import train_stack
 from momentalign.validation import check_number
@@ -161,12 +161,13 @@ class LabelFreeSearch(StackedSearch):
         predictions for the target. ``"balancing"``: the balancing principle, for grids of ``weight`` alone; its choice
         has score 1, the others 0. ``"source"``: the accuracy on held-out source rows.
     aggregate
-        Predict with the linear combination of all networks that has the least squared error, estimated for the target
-        by importance weights, in place of the best one; no model is fitted again then.
+        Predict with the combination of all networks in place of the best one, or with a plain network where that is
+        safer, as ``weight="auto"`` does (:mod:`momentalign.estimators.combination`); a plain network is trained too
+        where the grid has none.
     share
         Part of the source to train on.
     refit
-        Fit the best model to all data.
+        Fit the best model to all data; with `aggregate` the networks that are combined.
     n_jobs
         Cores that networks are spread over; -1 takes all. It changes no number.
     random_state
@@ -187,7 +188,7 @@ class LabelFreeSearch(StackedSearch):
     best_estimator_ : MANNClassifier
         With these parameters, fitted to all data; with `aggregate` it predicts with the combination.
     networks_, coefficients_ : list of TrainedNetwork, ndarray
-        With `aggregate`: one network per point, and its coefficient.
+        With `aggregate`: the networks that are combined, and their coefficients.
     classes_ : ndarray
         The class labels.
 
@@ -279,27 +280,31 @@ class LabelFreeSearch(StackedSearch):
                 finished(point, score)
 
     def _combine(self, points: Sequence[Point], networks: Networks, task: Task) -> None:
-        # The least aligned features still hold what tells the domains apart.
-        plainest = min(points, key=lambda point: point.spec.weight)
-        self.networks_ = [networks[point.index] for point in points]
-        self.coefficients_ = aggregation_coefficients(
-            target=np.stack([probabilities(network.layers, task.target) for network in self.networks_]),
-            source=np.stack([probabilities(network.layers, task.validation) for network in self.networks_]),
-            labels=task.validation_labels,  # type: ignore[arg-type]
-            weights=importance_weights(ratio=density_ratio(networks[plainest.index].layers, task)),
-        )
+        """Choose how the networks predict together, and train those that do on all rows."""
+        specs, trained = [point.spec for point in points], [networks[point.index] for point in points]
+        configs, devices = [point.config for point in points], [point.device for point in points]
+        if all(spec.weight and spec.distance is not None for spec in specs):
+            # What the combination has to be better than.
+            plain = replace(specs[0], weight=0.0)
+            trained += train_stack(task, configs[0], [plain], device=devices[0], n_jobs=self.n_jobs)
+            specs, configs, devices = [*specs, plain], [*configs, configs[0]], [*devices, devices[0]]
+        members = combine(specs, [network.layers for network in trained], task)
+        if self.refit:
+            whole = joined_task(task)
+            for index in members.indices:
+                member = (configs[index], specs[index], trained[index])
+                (trained[index],), _ = train_again([member], whole, Running(devices[index]))
+        self.networks_ = [trained[index] for index in members.indices]
+        self.coefficients_ = members.coefficients
 
     def _predict_by_all(self) -> None:
-        """Make the best model predict with the combination; its hidden activations are those of the best network."""
-        model, best = self.best_estimator_, self.networks_[self.best_index_]
+        """Make the best model predict with the combination; its activations are those of the largest coefficient."""
+        model = self.best_estimator_
         model.classes_, model.n_features_in_ = self.classes_, self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_
-        model.networks_ = [split_layers(network.layers) for network in self.networks_]
-        model.coefficients_ = self.coefficients_
-        model.coefs_, model.intercepts_ = model.networks_[self.best_index_]
-        model.n_epochs_, model.best_epoch_ = best.n_epochs, best.best_epoch
-        model.history_ = dict(vars(best.history))
+        members = Members(list(range(len(self.networks_))), self.coefficients_)
+        model._keep_members(self.networks_, members)
 
 
 def _hold_out(sample: Sample, share: float) -> Task:

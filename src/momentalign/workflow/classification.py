@@ -1,8 +1,6 @@
 """Labels that are classes: networks are combined without target labels.
 
-The combination is that of ``MANNClassifier(weight="auto")``: importance-weighted least squares over the adapted
-networks (Dinu et al. 2023, see :mod:`momentalign.estimators.combination`). The plain network is kept instead where the
-label-free score of its predictions for the target is clearly higher.
+The combination is that of ``MANNClassifier(weight="auto")``, see :mod:`momentalign.estimators.combination`.
 
 Networks that predict together as one: their first layers side by side in one product.
 
@@ -20,24 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.combination import aggregated_probabilities, aggregation_coefficients
+from momentalign.estimators.combination import aggregated_probabilities, combine
 from momentalign.estimators.domains import encode_labels, split_layers
-from momentalign.evaluation.importance import importance_weights, logistic_ratio
-from momentalign.networks.shallow import Matrix, activations, probabilities
+from momentalign.networks.shallow import Matrix
 from momentalign.selection.grid import split_labelled
-from momentalign.selection.scores import nuclear_norm
 from momentalign.tables.table import Table
 from momentalign.training.config import LossName, Task, TrainedNetwork, TrainingConfig
 from momentalign.workflow.grid import Point
 from momentalign.workflow.summary import ClassFit, Fit, Truth, read_truth, summarise
 
 __all__ = ["Classes", "joined_networks"]
-
-# How much higher the label-free score of the plain network has to be for it to be kept. On tables of scikit-learn cut
-# in two, where alignment did harm it was higher by 0.04 and more, where alignment helped by 0.001 at most.
-CLEARLY = 0.02
-# Rows that the importance weights and the combination look at.
-SEEN = 10_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +54,10 @@ class Classes:
 
     def choose(self, networks: Mapping[Point, TrainedNetwork], task: Task) -> dict[Point, float]:
         """Return the coefficient of each network that predicts."""
-        return _unless_plain_is_better(networks, _combine(networks, task), task)
+        points = list(networks)
+        specs = [point.spec(width=networks[point].layers[-1].weight.shape[0]) for point in points]
+        members = combine(specs, [networks[point].layers for point in points], task)
+        return {points[index]: float(c) for index, c in zip(members.indices, members.coefficients, strict=True)}
 
     def estimator(
         self,
@@ -81,47 +74,6 @@ class Classes:
     def summarise(self, fit: Fit) -> dict[str, Any]:
         """Return everything but the settings."""
         return summarise(ClassFit(**vars(fit), codes=self.codes, truth=self.truth))
-
-
-def _combine(networks: Mapping[Point, TrainedNetwork], task: Task) -> dict[Point, float]:
-    """Return the coefficient of each network of the combination: the adapted ones, or the plain ones alone."""
-    adapted = [point for point in networks if point.weight] or list(networks)
-    if len(adapted) == 1:
-        return {adapted[0]: 1.0}
-    layers = [networks[point].layers for point in adapted]
-    target = task.target[:SEEN]  # type: ignore[index]
-    hidden = [activations(layers[0], rows).astype(np.float64) for rows in (task.validation, target)]
-    # About 0 the classifier that tells the domains apart needs far fewer steps.
-    hidden = [part - hidden[1].mean(axis=0) for part in hidden]
-    folds = min(5, *(len(part) for part in hidden))
-    ratio = np.ones(len(hidden[0]))
-    if folds > 1:
-        ratio = logistic_ratio(source=hidden[0], target=hidden[1], folds=folds)
-    found = aggregation_coefficients(
-        target=np.stack([probabilities(network, target) for network in layers]),
-        source=np.stack([probabilities(network, task.validation) for network in layers]),
-        labels=task.validation_labels,  # type: ignore[arg-type]
-        weights=importance_weights(ratio=ratio),
-    )
-    return dict(zip(adapted, found.tolist(), strict=True))
-
-
-def _unless_plain_is_better(
-    networks: Mapping[Point, TrainedNetwork], coefficients: dict[Point, float], task: Task
-) -> dict[Point, float]:
-    """Return the plain networks alone where the label-free score likes them clearly better than any adapted one.
-
-    Where classes have other shares in the target, moments differ for a good reason, and aligning them does harm.
-    """
-    plain = [point for point in networks if not point.weight]
-    if not plain or all(point in plain for point in coefficients):
-        return coefficients
-    target = task.target[:SEEN]  # type: ignore[index]
-    scores = {point: nuclear_norm(probabilities=probabilities(networks[point].layers, target)) for point in networks}
-    alone = float(np.mean([scores[point] for point in plain]))
-    if alone <= max(score for point, score in scores.items() if point.weight) + CLEARLY:
-        return coefficients
-    return dict.fromkeys(plain, 1.0 / len(plain))
 
 
 def _classifier(

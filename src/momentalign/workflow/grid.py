@@ -11,18 +11,14 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
-from threading import Event, Lock
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
-import numpy as np
-
 from momentalign.discrepancies.names import named_distance
+from momentalign.estimators import combination
 from momentalign.estimators.combination import WEIGHTS
-from momentalign.progress import EpochReport
+from momentalign.estimators.several import Running, train_each
 from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
-from momentalign.training.stack import compile_ahead, train_stack
 
 __all__ = ["Point", "Progress", "cores", "grid_points", "in_order", "train_again", "train_points"]
 
@@ -69,18 +65,6 @@ class Point(NamedTuple):
         return NetworkSpec(self.seed, self.weight, named_distance(self.method, n_moments, width=width))
 
 
-class _Stack(NamedTuple):
-    """Networks that are trained together, and where they stand in the grid."""
-
-    task: Task
-    config: TrainingConfig
-    points: Sequence[Point]
-
-
-class _Stopped(Exception):  # noqa: N818  (it tells a thread to end, nothing is wrong)
-    """Ends the training in a thread."""
-
-
 def grid_points(method: str | None, *, seeds: int) -> list[Point]:
     """Return the networks to train, those first that are the best to have if training is interrupted.
 
@@ -97,8 +81,9 @@ def train_points(
     points: Sequence[Point], task: Task, config: TrainingConfig, *, device: str, progress: Progress | None = None
 ) -> tuple[dict[Point, TrainedNetwork], bool]:
     """Train all networks and return the finished ones, and whether an interrupt (^C) cut the training short."""
-    together = [points] if device != "cpu" else [[point] for point in points]
-    return _train([_Stack(task, config, group) for group in together], device, progress)
+    trainings = [(task, config, point.spec(width=config.hidden[-1])) for point in points]
+    networks, interrupted = train_each(trainings, _running(device, progress))
+    return {points[index]: network for index, network in networks.items()}, interrupted
 
 
 def train_again(
@@ -110,68 +95,10 @@ def train_again(
     progress: Progress | None = None,
 ) -> tuple[dict[Point, TrainedNetwork], bool]:
     """Train networks on all rows for as many epochs as held-out rows said; those that an interrupt hits stay."""
-    stacks = []
-    for point, network in networks.items():
-        epochs = int(np.argmin(network.history.validation_loss)) + 1
-        # A patience of all epochs never stops a network, and has it look up after each.
-        stacks.append(_Stack(whole, replace(config, max_epochs=epochs, patience=epochs, keep="last"), [point]))
-    again, interrupted = _train(stacks, device, progress)
-    kept = {point: replace(one, history=networks[point].history) for point, one in again.items()}
-    return {**networks, **kept}, interrupted
+    members = [(config, point.spec(width=config.hidden[-1]), network) for point, network in networks.items()]
+    final, interrupted = combination.train_again(members, whole, _running(device, progress))
+    return dict(zip(networks, final, strict=True)), interrupted
 
 
-def _train(
-    stacks: Sequence[_Stack], device: str, progress: Progress | None
-) -> tuple[dict[Point, TrainedNetwork], bool]:
-    stop, speaking, interrupted = Event(), Lock(), False
-    done, most = [0] * len(stacks), [stack.config.max_epochs for stack in stacks]
-
-    def show() -> None:
-        if progress is not None:
-            with speaking:
-                progress(sum(done), sum(most))
-
-    def work(place: int) -> list[TrainedNetwork]:
-        def watch(report: EpochReport) -> None:
-            if stop.is_set():
-                raise _Stopped
-            done[place] = report.epoch
-            show()
-
-        stack = stacks[place]
-        networks = train_stack(stack.task, stack.config, _members(stack), device=device, progress=watch)
-        most[place] = done[place]
-        show()
-        return networks
-
-    futures: list[Future[list[TrainedNetwork]]] = []
-    pool = ThreadPoolExecutor(cores() if device == "cpu" else 1)
-    try:
-        for stack in stacks:
-            compile_ahead(stack.task, stack.config, _members(stack), device=device)
-        for place in range(len(stacks)):
-            futures.append(pool.submit(work, place))  # noqa: PERF401  (an interrupt keeps those before it)
-        _wait(futures)
-    except KeyboardInterrupt:
-        interrupted = True
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
-    finished: dict[Point, TrainedNetwork] = {}
-    for stack, future in zip(stacks, futures, strict=False):
-        if not future.cancelled() and not isinstance(future.exception(), _Stopped):
-            finished.update(zip(stack.points, future.result(), strict=True))
-    return finished, interrupted
-
-
-def _members(stack: _Stack) -> list[NetworkSpec]:
-    return [point.spec(width=stack.config.hidden[-1]) for point in stack.points]
-
-
-def _wait(futures: Sequence[Future[list[TrainedNetwork]]]) -> None:
-    """Wait until all are done or one has failed, and hear an interrupt in between."""
-    pending: set[Future[list[TrainedNetwork]]] = set(futures)
-    while pending:
-        done, pending = wait(pending, timeout=0.2)
-        for future in done:
-            future.result()
+def _running(device: str, progress: Progress | None) -> Running:
+    return Running(device, threads=cores(), progress=progress, keep_finished=True)

@@ -23,9 +23,9 @@ from momentalign.errors import InvalidInputError
 from momentalign.estimators.bounds import error_bound
 from momentalign.estimators.combination import aggregated_probabilities
 from momentalign.estimators.domains import split_layers
+from momentalign.evaluation.scores import nuclear_norm
 from momentalign.moments.streaming import Moments
 from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
-from momentalign.selection.scores import nuclear_norm
 from momentalign.tables.table import Table
 from momentalign.training.config import Task, TrainedNetwork
 from momentalign.version import __version__

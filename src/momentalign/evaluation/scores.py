@@ -178,7 +178,7 @@ def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05
 
     A row with many near neighbours has a high entropy; between 0 and log(n - 1). Predictions that are the same for
     every row reach the maximum, and undecided ones are near each other too: compare models that tell classes apart with
-    like confidence, and look at :func:`momentalign.selection.scores.mutual_information` beside it.
+    like confidence, and look at :func:`momentalign.evaluation.scores.mutual_information` beside it.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def importance_weighted_score(*, losses: ArrayLike, weights: ArrayLike) -> float
     Parameters
     ----------
     losses
-        Loss of each held-out source row, shape (rows,); see :mod:`momentalign.selection.scores`.
+        Loss of each held-out source row, shape (rows,); see :mod:`momentalign.evaluation.scores`.
     weights
         Weight of each of these rows, from :func:`momentalign.evaluation.importance.importance_weights`.
 
@@ -258,12 +258,12 @@ def deep_embedded_score(*, losses: ArrayLike, ratio: ArrayLike) -> float:
     As :math:`\mathbb E_S[w] = 1`, the second term leaves the mean as it is, to first order, and takes away the part of
     the variance of :math:`\bar L` that goes with :math:`\bar w`. The `ratio` is the density ratio itself: weights that
     were divided by their mean leave the control variate nothing to correct, and the score is that of
-    :func:`momentalign.selection.scores.importance_weighted_score`. It may leave the range of the losses.
+    :func:`momentalign.evaluation.scores.importance_weighted_score`. It may leave the range of the losses.
 
     Parameters
     ----------
     losses
-        Loss of each held-out source row, shape (rows,); see :mod:`momentalign.selection.scores`.
+        Loss of each held-out source row, shape (rows,); see :mod:`momentalign.evaluation.scores`.
     ratio
         Density ratio at each of these rows, in You et al. from a classifier on hidden activations, such as
         :func:`momentalign.evaluation.importance.logistic_ratio`.

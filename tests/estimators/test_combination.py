@@ -1,0 +1,376 @@
+"""Several networks as one: coefficients, the guard of the plain network, and weight="auto"."""
+
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer
+
+import momentalign as ma
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.combination import (
+    WEIGHTS,
+    aggregated_predictions,
+    aggregated_probabilities,
+    aggregation_coefficients,
+    combine,
+    train_combination,
+    weight_grid,
+)
+from momentalign.estimators.domains import joined_task
+from momentalign.estimators.several import Running, train_each
+from momentalign.evaluation.scores import nuclear_norm
+from momentalign.networks.shallow import Layer, probabilities
+from momentalign.training.config import NetworkSpec, Task, TrainingConfig
+from momentalign.training.stack import train_stack
+
+
+def two_columns(share):
+    return np.stack([share, 1.0 - share], axis=-1)
+
+
+@pytest.fixture
+def two_domains(rng):
+    """Source N(0, 1), target N(1, 1), labels of one rule in both; models that are right in different places."""
+
+    def draw(rows=4000):
+        source, target = rng.normal(0.0, 1.0, rows), rng.normal(1.0, 1.0, rows)
+
+        def chance(x):
+            return 0.5 + 0.4 * np.sin(2 * x)
+
+        slopes = (-0.8, 0.3, 2.0)
+
+        def stack(x):
+            return np.stack([two_columns(np.clip(0.5 + slope * np.sin(x + slope), 0, 1)) for slope in slopes])
+
+        labels = (rng.random(rows) >= chance(source)).astype(int)
+        return stack(target), stack(source), labels, np.exp(source - 0.5), two_columns(chance(target))
+
+    return draw
+
+
+def squared_error(predictions, truth):
+    return ((predictions - truth) ** 2).sum(axis=1).mean()
+
+
+def test_by_hand():
+    # G = [[1, 1/2], [1/2, 1/2]], g = (3/4, 1/2): c = (1/2, 1/2).
+    target = [[[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]
+    coefficients = aggregation_coefficients(target=target, source=target, labels=[0, 0], weights=[1.5, 0.5], rcond=0.0)
+    assert coefficients == pytest.approx([0.5, 0.5])
+
+
+def test_it_finds_the_combination_the_labels_were_made_of(rng):
+    """The truth is 0.7 f_1 + 0.3 f_2 on both domains; its own probabilities draw the labels."""
+    rows = 200_000
+    source, target = rng.random(rows), rng.random(rows) ** 2
+    weights = 0.5 / np.sqrt(np.maximum(source, 1e-4))
+    stacks = [np.stack([two_columns(x), two_columns(1.0 - x**2)]) for x in (target, source)]
+    labels = (rng.random(rows) >= (0.7 * stacks[1][0] + 0.3 * stacks[1][1])[:, 0]).astype(int)
+    coefficients = aggregation_coefficients(
+        target=stacks[0], source=stacks[1], labels=labels, weights=weights, rcond=1e-6
+    )
+    assert coefficients == pytest.approx([0.7, 0.3], abs=0.03)
+
+
+def test_it_is_close_to_the_best_combination_and_better_than_each_model(two_domains):
+    target, source, labels, weights, truth = two_domains()
+    coefficients = aggregation_coefficients(target=target, source=source, labels=labels, weights=weights)
+    reached = squared_error(aggregated_predictions(coefficients=coefficients, predictions=target), truth)
+    best = np.linalg.lstsq(target.reshape(3, -1).T, truth.ravel(), rcond=None)[0]
+    least = squared_error(aggregated_predictions(coefficients=best, predictions=target), truth)
+    alone = min(squared_error(model, truth) for model in target)
+    assert reached < least + 0.1 * (alone - least)
+
+
+def test_weights_are_what_makes_it_fit_the_target(two_domains):
+    target, source, labels, weights, truth = two_domains()
+
+    def reached(importance):
+        coefficients = aggregation_coefficients(target=target, source=source, labels=labels, weights=importance)
+        return squared_error(aggregated_predictions(coefficients=coefficients, predictions=target), truth)
+
+    assert reached(weights) < reached(np.ones(len(labels)))
+
+
+def test_almost_equal_models_share_their_coefficient(two_domains):
+    target, source, labels, weights, _ = two_domains()
+    single = aggregation_coefficients(target=target[:1], source=source[:1], labels=labels, weights=weights)
+    twins = [np.stack([stack[0], (1 - 1e-9) * stack[0] + 1e-9 * stack[1]]) for stack in (target, source)]
+    shared = aggregation_coefficients(target=twins[0], source=twins[1], labels=labels, weights=weights)
+    assert shared == pytest.approx([single[0] / 2, single[0] / 2], rel=1e-6)
+
+
+def test_a_large_cut_leaves_what_the_models_have_in_common(two_domains):
+    target, source, labels, weights, _ = two_domains()
+    common = aggregation_coefficients(target=target, source=source, labels=labels, weights=weights, rcond=0.9)
+    leading = np.linalg.eigh(np.einsum("irk,jrk->ij", target, target))[1][:, -1]
+    assert abs(common @ leading) == pytest.approx(np.linalg.norm(common))
+    assert common.min() > 0.0
+
+
+def test_models_are_averaged_where_no_row_counts():
+    stack = [np.eye(2), np.full((2, 2), 0.5)]
+    coefficients = aggregation_coefficients(target=stack, source=stack, labels=[0, 1], weights=[0.0, 0.0])
+    assert coefficients.tolist() == [0.5, 0.5]
+
+
+def test_predictions_are_combined_row_by_row():
+    stack = [[[1.0, 0.0], [0.5, 0.5]], [[0.25, 0.75], [0.0, 1.0]]]
+    combined = aggregated_predictions(coefficients=[2.0, -1.0], predictions=stack)
+    assert combined == pytest.approx(np.array([[1.75, -0.75], [1.0, 0.0]]))
+    assert aggregated_probabilities(coefficients=[2.0, -1.0], predictions=stack).tolist() == [[1.0, 0.0], [1.0, 0.0]]
+    assert aggregated_probabilities(coefficients=[1.0, 0.5], predictions=stack)[1] == pytest.approx([1 / 3, 2 / 3])
+
+
+def test_rows_without_a_positive_entry_are_undecided():
+    assert aggregated_probabilities(coefficients=[-1.0], predictions=[[[0.25, 0.75]]]).tolist() == [[0.5, 0.5]]
+
+
+STACK = [[[1.0, 0.0]], [[0.5, 0.5]]]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"target": STACK[:1]}, "target has 1 models of 2 classes and source has 2 of 2"),
+        ({"target": np.full((2, 1, 3), 1 / 3)}, "target has 2 models of 3 classes"),
+        ({"labels": [2]}, "labels must be codes from 0 to 1"),
+        ({"weights": [1.0, 1.0]}, r"weights must have shape \(1,\)"),
+        ({"rcond": 1.0}, "rcond must be at least 0 and below 1"),
+        ({"rcond": -0.1}, "rcond must be at least 0"),
+    ],
+)
+def test_arguments_are_checked(changed, message):
+    arguments = {"target": STACK, "source": STACK, "labels": [0], "weights": [1.0]}
+    with pytest.raises(InvalidInputError, match=message):
+        aggregation_coefficients(**{**arguments, **changed})
+
+
+@pytest.mark.parametrize("coefficients", [[1.0], [1.0, np.nan]])
+@pytest.mark.parametrize("function", [aggregated_predictions, aggregated_probabilities])
+def test_coefficients_are_checked(function, coefficients):
+    with pytest.raises(InvalidInputError, match="coefficients must be 2 finite numbers"):
+        function(coefficients=coefficients, predictions=STACK)
+
+
+@pytest.fixture
+def adapted(quick, problem):
+    """An automatic model whose guard lets the combination pass."""
+    model = quick(weight="auto", max_epochs=30, patience=5).fit(problem.X, problem.y, problem.X_target)
+    assert len(model.networks_) == len(WEIGHTS)
+    return model
+
+
+def test_one_network_a_weight_and_one_coefficient_each(adapted):
+    assert len(adapted.networks_) == len(adapted.coefficients_)
+    assert np.isfinite(adapted.coefficients_).all()
+    first = [coefs[0] for coefs, _ in adapted.networks_]
+    assert all((first[0] != other).any() for other in first[1:])
+    largest = int(adapted.coefficients_.argmax())
+    assert adapted.coefs_[0] is adapted.networks_[largest][0][0]
+
+
+def test_probabilities_are_those_of_the_combination(adapted, problem):
+    found = adapted.predict_proba(problem.X_target)
+    np.testing.assert_allclose(found.sum(1), 1.0)
+    combined = sum(
+        c * adapted._apply(probabilities, problem.X_target, *network)
+        for c, network in zip(adapted.coefficients_, adapted.networks_, strict=True)
+    )
+    np.testing.assert_allclose(found, combined.clip(0) / combined.clip(0).sum(1, keepdims=True), atol=1e-12)
+    assert (adapted.predict(problem.X_target) == adapted.classes_[combined.argmax(1)]).all()
+    assert adapted.transform(problem.X_target).shape == (len(problem.X_target), 5)
+
+
+def test_the_same_seed_gives_the_same_bits(adapted, quick, problem):
+    again = quick(weight="auto", max_epochs=30, patience=5).fit(problem.X, problem.y, problem.X_target)
+    assert (adapted.coefficients_ == again.coefficients_).all()
+    assert (adapted.predict_proba(problem.X) == again.predict_proba(problem.X)).all()
+
+
+def test_it_is_saved_and_read_back(adapted, problem, tmp_path):
+    adapted.save(tmp_path / "model")
+    again = ma.load(tmp_path / "model")
+    assert again.weight == "auto"
+    assert (again.predict_proba(problem.X_target) == adapted.predict_proba(problem.X_target)).all()
+
+
+@pytest.mark.parametrize("change", [{"X_target": None}, {"discrepancy": None}])
+def test_without_a_target_or_a_distance_one_plain_network_is_trained_again_on_all_rows(quick, problem, change):
+    target = change.pop("X_target", problem.X_target)
+    model = quick(weight="auto", **change).fit(problem.X, problem.y, target)
+    plain = quick(discrepancy=None).fit(problem.X, problem.y)
+    assert len(model.networks_) == 1
+    assert (model.history_["distance"], model.coefficients_.tolist()) == (plain.history_["distance"], [1.0])
+    assert model.history_["source_loss"] == pytest.approx(plain.history_["source_loss"], rel=1e-4)
+    assert (model.coefs_[0] != plain.coefs_[0]).any()
+
+
+def test_any_other_text_is_refused(quick, problem):
+    with pytest.raises(InvalidTypeError, match="weight must be a number, got 'automatic'"):
+        quick(weight="automatic").fit(problem.X, problem.y, problem.X_target)
+
+
+@pytest.fixture
+def halves():
+    """Breast cancer cut at the median of one feature: other class shares in the target, where alignment does harm."""
+    data = load_breast_cancer()
+    low = data.data[:, 1] <= np.median(data.data[:, 1])
+    X = (data.data - data.data[low].mean(0)) / data.data[low].std(0)
+    return X[low], data.target[low], X[~low], data.target[~low]
+
+
+def test_the_plain_network_is_kept_where_alignment_does_harm(halves):
+    X, y, X_target, y_target = halves
+    settings = {"optimizer": "adam", "learning_rate": 0.003, "max_epochs": 300, "random_state": 0}
+    aligned = ma.MANNClassifier(**settings).fit(X, y, X_target)
+    plain = ma.MANNClassifier(discrepancy=None, **settings).fit(X, y)
+    model = ma.MANNClassifier(weight="auto", **settings).fit(X, y, X_target)
+    assert aligned.score(X_target, y_target) < 0.87 < 0.92 < plain.score(X_target, y_target)
+    assert model.score(X_target, y_target) >= plain.score(X_target, y_target)
+    assert len(model.networks_) == 1
+
+
+def step(sign, sharpness=40.0):
+    """Layers of a network of one unit whose second class is where the first feature is positive, times `sign`."""
+    return [
+        Layer(np.array([[sharpness]]), np.zeros(1)),
+        Layer(np.array([[-1.0, 1.0]]) * sign * 4, np.array([2.0, -2.0]) * sign),
+    ]
+
+
+def guarded(adapted, plain):
+    rows = np.linspace(-1.0, 1.0, 101)[:, None]
+    task = Task(rows, (rows[:, 0] > 0).astype(int), rows, 2)
+    specs = [NetworkSpec(0, weight, ma.CMDLoss()) for weight in [1.0] * len(adapted) + [0.0] * len(plain)]
+    return combine(specs, [*adapted, *plain], task)
+
+
+def test_the_guard_weighs_changed_predictions_against_confidence():
+    assert guarded([step(1), step(1, 20.0)], [step(1)]).indices == [0, 1]
+    assert guarded([step(-1), step(-1, 20.0)], [step(1)]).indices == [2]
+    # A plain network that says the same of every row has no confidence over all classes to lose.
+    undecided = [step(1)[0], Layer(np.zeros((1, 2)), np.array([0.1, 0.0]))]
+    assert guarded([step(1), step(1, 20.0)], [undecided]).indices == [0, 1]
+
+
+def test_the_guard_compares_with_the_combination_and_not_with_the_best_single_network():
+    """Two networks that are confident, but contradict each other: together they know nothing."""
+    opposite = [step(1), step(-1)]
+    rows = np.linspace(-1.0, 1.0, 101)[:, None]
+    norms = [nuclear_norm(probabilities=probabilities(layers, rows)) for layers in [*opposite, step(1)]]
+    assert norms[2] <= max(norms[:2])
+    task = Task(rows, np.arange(101) % 2, rows, 2)
+    specs = [NetworkSpec(0, weight, ma.CMDLoss()) for weight in (1.0, 1.0, 0.0)]
+    members = combine(specs, [*opposite, step(1)], task)
+    assert (members.indices, members.coefficients.tolist()) == ([2], [1.0])
+
+
+def test_several_plain_networks_are_averaged():
+    members = guarded([], [step(1), step(-1)])
+    assert (members.indices, members.coefficients.tolist()) == ([0, 1], [0.5, 0.5])
+
+
+def test_the_grid_keeps_all_else_of_a_specification():
+    spec = NetworkSpec(3, 7.0, ma.CMDLoss(), between="pairs", domain_weights=(1.0, 2.0))
+    grid = weight_grid(spec, seeds=2)
+    assert sorted({one.weight for one in grid}) == [0.0, *WEIGHTS]
+    assert {one.seed for one in grid} == {3, 4}
+    assert all(replace(one, seed=3, weight=7.0) == spec for one in grid)
+
+
+@pytest.mark.parametrize("change", [{"between": "pairs"}, {"domain_weights": [1.0, 9.0]}])
+def test_it_compares_several_domains_as_it_is_told(quick, problem, change):
+    domain = np.concatenate([np.arange(len(problem.X)) % 2 + 1, np.full(len(problem.X_target), -3)])
+    X = np.concatenate([problem.X, problem.X_target])
+    X[domain == 2] += [0.0, 2.0, 0.0, 0.0]
+    y = np.concatenate([problem.y, np.zeros(len(problem.X_target), int)])
+    models = [quick(weight="auto", max_epochs=30, **more).fit(X, y, sample_domain=domain) for more in ({}, change)]
+    assert all(len(model.networks_) == len(WEIGHTS) for model in models)
+    assert (models[0].coefs_[0] != models[1].coefs_[0]).any()
+
+
+def test_verbose_shows_a_bar(quick, problem, capsys):
+    quick(weight="auto", verbose=1).fit(problem.X, problem.y, problem.X_target)
+    assert "MANNClassifier" in capsys.readouterr().err
+
+
+@pytest.fixture
+def task(rng):
+    labels = np.arange(90) % 2
+    rows = (rng.normal(size=(90, 3)) + labels[:, None]).astype(np.float32)
+    return Task(rows[:60], labels[:60], rows + 1, 2, rows[60:], labels[60:])
+
+
+def test_members_are_trained_again_on_all_rows(task):
+    """Held-out rows end the first training and take part in the second."""
+    config = TrainingConfig(hidden=(4,), max_epochs=20, patience=3)
+    grid = weight_grid(NetworkSpec(0, 1.0, ma.CMDLoss()))
+    found = train_combination(task, config, grid, Running())
+    assert found.trained_again
+    for index, network in zip(found.members.indices, found.final, strict=True):
+        best = int(np.argmin(network.history.validation_loss)) + 1
+        assert len(network.history.source_loss) >= best == network.best_epoch
+        alone = replace(config, max_epochs=best, patience=None, keep="last", compiled=True)
+        (again,) = train_stack(joined_task(task), alone, [grid[index]])
+        np.testing.assert_array_equal(again.layers[0].weight, network.layers[0].weight)
+
+
+def test_few_held_out_rows_are_not_worth_a_second_training(task):
+    few = replace(task, validation=task.validation[:15], validation_labels=task.validation_labels[:15])
+    config = TrainingConfig(hidden=(4,), max_epochs=5)
+    assert not train_combination(few, config, weight_grid(NetworkSpec(0, 1.0, ma.CMDLoss())), Running()).trained_again
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_networks_trained_side_by_side_are_those_trained_alone(task, threads):
+    config, seen = TrainingConfig(hidden=(4,), max_epochs=5), []
+    specs = weight_grid(NetworkSpec(0, 1.0, ma.CMDLoss()))
+    running = Running(threads=threads, progress=lambda done, most: seen.append((done, most)))
+    networks, interrupted = train_each([(task, config, spec) for spec in specs], running)
+    assert (list(networks), interrupted, seen[-1]) == ([0, 1, 2, 3, 4], False, (25, 25))
+    for spec, network in zip(specs, networks.values(), strict=True):
+        (alone,) = train_stack(task, config, [spec])
+        np.testing.assert_array_equal(alone.layers[0].weight, network.layers[0].weight)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_an_interrupt_keeps_what_is_finished_or_is_raised(task, keep):
+    stopped = []
+
+    def interrupt(done, most):
+        if done > 7 and not stopped:
+            stopped.append(True)
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.5)  # The main thread hears it, this one goes on.
+
+    running = Running(progress=interrupt, keep_finished=keep)
+    trainings = [(task, TrainingConfig(hidden=(4,), max_epochs=5), NetworkSpec(seed)) for seed in range(3)]
+    if not keep:
+        with pytest.raises(KeyboardInterrupt):
+            train_each(trainings, running)
+        return
+    networks, interrupted = train_each(trainings, running)
+    assert (list(networks), interrupted) == ([0], True)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix])
+def test_nothing_is_lost_when_held_out_rows_join(rng, make):
+    rows = rng.integers(0, 5, size=(20, 3)).astype(np.float32)
+    labels = np.arange(20) % 2
+    task = Task(make(rows[:12]), labels[:12], make(rows), 2, make(rows[12:]), labels[12:])
+    whole = joined_task(task)
+    there = whole.source.toarray() if sparse.issparse(whole.source) else whole.source
+    pairs = np.c_[there, whole.labels]
+    np.testing.assert_array_equal(pairs[np.lexsort(pairs.T)], np.c_[rows, labels][np.lexsort(np.c_[rows, labels].T)])
+    assert whole.validation is None
+
+
+def test_where_nothing_is_held_out_one_training_is_all(quick, problem):
+    model = quick(weight="auto", validation_fraction=0.0).fit(problem.X, problem.y, problem.X_target)
+    assert (model.n_epochs_, model.history_["validation_loss"]) == (5, [])
