@@ -28,7 +28,7 @@ from momentalign.estimators.combination import (
 from momentalign.estimators.domains import Domains, encode_labels, read_domains, split_layers
 from momentalign.estimators.several import Running
 from momentalign.networks.shallow import outputs, probabilities
-from momentalign.progress import counting_progress
+from momentalign.progress import progress_bar
 from momentalign.training.config import LossName, NetworkSpec, Task, TrainedNetwork, TrainingConfig
 
 __all__ = ["MANNClassifier"]
@@ -131,7 +131,7 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
             super()._train(task, config, spec, device)
             self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
             return
-        with counting_progress(type(self).__name__, verbose=self.verbose) as progress:
+        with progress_bar(type(self).__name__, verbose=self.verbose) as progress:
             self._train_several(task, spec, Running(device, progress=progress))
 
     def _train_several(self, task: Task, spec: NetworkSpec, running: Running, *, seeds: int = 1) -> Combination:
