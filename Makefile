@@ -31,7 +31,7 @@ test-newest: VERSIONS := --upgrade --upgrade-strategy eager
 test-lowest test-newest: test-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,onnx,tables]" --group test
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,onnx]" --group test
 	OMP_NUM_THREADS=1 .venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
 
 # Changes the code in small ways, one at a time, and counts those that a test notices; docs/mutants.md.
@@ -40,7 +40,7 @@ mutants:
 	test -x .venv-mutants/bin/python || $(PYTHON) -m venv .venv-mutants
 	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[deep,onnx,tables]" --group test "mutmut==3.8.0" "pytest<9.1"
+	.venv-mutants/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[deep,onnx]" --group test "mutmut==3.8.0" "pytest<9.1"
 	.venv-mutants/bin/python -m benchmarks.mutants $(GROUP) $(SAMPLE)
 
 bench: $(READY)
@@ -70,7 +70,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[deep,onnx,tables]" --group test --group lint
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[deep,onnx]" --group test --group lint
 	touch $(READY)
 
 clean:

@@ -18,8 +18,8 @@ TESTS_ELSEWHERE = ROOT / ".github" / "workflows" / "test.yml"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Torch brings it where CUDA is.
 COMES_WITH_TORCH = {"triton"}
-# Asked for by name: by `need`, by the export to ONNX, and by Lightning, whose default logger writes for TensorBoard.
-NAMED_ONLY = {"onnx", "onnxscript", "pyarrow", "tensorboard"}
+# Asked for by name: by the export to ONNX, and by Lightning, whose default logger writes for TensorBoard.
+NAMED_ONLY = {"onnx", "onnxscript", "tensorboard"}
 # What stands as a whole on a library that not everyone has; anything else can be imported without.
 NEEDS_MORE = ("momentalign.training.deep.", "momentalign.report.diagnosis", "momentalign.discrepancies._cuda")
 NEEDS_MORE += ("momentalign.discrepancies._triton", "momentalign.experiments.digit")

@@ -4,7 +4,13 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
+from momentalign.errors import (
+    DamagedFileError,
+    DataNotFoundError,
+    InvalidInputError,
+    InvalidTypeError,
+    MomentAlignError,
+)
 from momentalign.tables.chunks import ArrayChunks, FileChunks, NpyChunks
 
 
@@ -55,7 +61,7 @@ def test_arrays_that_are_none():
 
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, None])
 def test_a_number_of_rows_that_is_none(value):
-    with pytest.raises(InvalidInputError, match=r"rows must be .*, got .*65536"):
+    with pytest.raises(MomentAlignError, match=r"rows must be .*, got .*65536"):
         ArrayChunks(np.zeros((3, 1)), rows=value)
 
 
@@ -195,3 +201,20 @@ def test_tables_that_hold_no_numbers_or_no_label(tmp_path, frame):
         list(FileChunks(tmp_path / "rows.parquet", label="sort", leave_out=["kind"]))
     with pytest.raises(DataNotFoundError, match="absent"):
         FileChunks(tmp_path / "absent.parquet")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", "/"])
+@pytest.mark.parametrize("rows", [8, 100])
+def test_the_type_of_a_label_does_not_depend_on_the_chunks(tmp_path, suffix, rows):
+    """Zip codes are text as a whole; the later ones alone would be whole numbers."""
+    codes = [f"{code:05d}" for code in range(1001, 90210, 3000)]
+    frame = pd.DataFrame({"a": np.arange(float(len(codes))), "zip": codes})
+    if suffix == "/":
+        frame[:20].to_parquet(tmp_path / "1.parquet")
+        frame[20:].to_parquet(tmp_path / "2.parquet")
+        path = tmp_path
+    else:
+        path = tmp_path / f"codes{suffix}"
+        frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    found = [label for _, labels in FileChunks(path, label="zip", rows=rows) for label in labels.tolist()]
+    assert found == codes

@@ -2,6 +2,7 @@ import bz2
 import gc
 import gzip
 import lzma
+import time
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.tables import delimited
+from momentalign.tables.encoders import kind_of
 from momentalign.tables.read import read_chunks, read_table
 
 NAMES = st.text("abcäöü xyz_1", min_size=1, max_size=6).map(str.strip).filter(lambda name: name[:1].isalpha())
@@ -171,14 +173,53 @@ def test_only_the_columns_that_are_asked_for_are_read(tmp_path):
     assert table.labels.tolist() == [0, 1]
 
 
-def test_the_first_chunk_decides_the_kinds(tmp_path):
-    path = _csv(tmp_path, "a,b\nx,1\ny,2\n3,3\n4,4\n")
-    assert [chunk.rows["a"].tolist() for chunk in read_chunks(path, rows=2)] == [["x", "y"], ["3", "4"]]
+TYPED = {
+    "zip": [f"{code:05d}x" if code == 40001 else str(code) for code in range(10001, 90001, 5000)],
+    "day": ["2020-01-01", "", *["2020-02-29"] * 14],
+    "moment": ["2020-01-01T12:00:00Z"] * 16,
+    "not a day": [*["2020-01-01"] * 8, *["soon"] * 8],
+    "flag": ["true", "false"] * 8,
+    "not a flag": [*["true", "1"] * 8],
+    "number": [*[""] * 9, *["1.5"] * 7],
+    "price": [*["1"] * 8, *["2,5"] * 8],
+}
+
+
+@pytest.mark.parametrize("rows", [1, 5, 8, 15])
+@pytest.mark.filterwarnings("ignore:.*decimal comma")
+def test_the_kind_of_a_column_does_not_depend_on_the_chunks(tmp_path, rows):
+    path = tmp_path / "typed.csv"
+    pd.DataFrame(TYPED).to_csv(path, index=False, sep=";")
+    whole = read_table(path).rows
+    kinds = {"zip": "text", "day": "date", "moment": "date", "not a day": "text", "flag": "number"}
+    assert {name: kind_of(whole[name]) for name in whole} == kinds | {
+        "not a flag": "text", "number": "number", "price": "number"
+    }  # fmt: skip
+    chunks = pd.concat([chunk.rows for chunk in read_chunks(path, rows=rows)], ignore_index=True)
+    pd.testing.assert_frame_equal(chunks, whole)
+
+
+def test_a_wrong_cell_among_numbers_is_named_whatever_the_chunks(tmp_path):
+    path = _csv(tmp_path, "a,b\n" + "1,2\n" * 60 + "x,2\n" + "1,2\n" * 60)
+    for action in (lambda: read_table(path), lambda: list(read_chunks(path, rows=7))):
+        with pytest.raises(InvalidInputError, match="column 'a', row 61 holds 'x' in a column of numbers"):
+            action()
+
+
+def test_a_wide_table_is_read_in_linear_time(tmp_path):
+    """Looking each name up in the list of all would take ten thousand million comparisons."""
+    width = 100_000
+    names = [f"c{column}" for column in range(width)]
+    path = _csv(tmp_path, "\n".join(",".join(row) for row in [names, ["1"] * width, ["2"] * width]))
+    begun = time.process_time()
+    table = read_table(path, label="c7", label_required=False)
+    assert time.process_time() - begun < 20
+    assert len(table.columns) == width - 1
 
 
 def test_no_thread_holds_a_file_that_was_refused_or_left(tmp_path, monkeypatch, rng):
     """A thread of Arrow that reads ahead while the interpreter shuts down would end the process with an abort."""
-    monkeypatch.setattr(delimited, "_BLOCK", 2**20)
+    monkeypatch.setattr(delimited, "_SCANNED", 2**20)
     refused, left = tmp_path / "refused.csv.bz2", tmp_path / "left.csv.bz2"  # slow to read, so that it is under way
     rows = "".join(f"{number},1\n" for number in rng.random(150_000))
     refused.write_bytes(bz2.compress(f"a,b\n1,2,3\n{rows}".encode()))

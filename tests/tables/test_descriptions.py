@@ -86,7 +86,7 @@ SPOILED = [
 
 @pytest.mark.parametrize(("description", "path", "value"), SPOILED, ids=[f"{s[1]}-{s[2]!r:.20}" for s in SPOILED])
 def test_a_spoiled_description(description, path, value):
-    with pytest.raises(DamagedFileError, match="the description of the preprocessing is not one of ours"):
+    with pytest.raises(DamagedFileError, match="the description of the preprocessing is invalid"):
         Preprocessor.from_description(_spoiled(description, path, value))
 
 

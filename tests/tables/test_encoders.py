@@ -1,8 +1,18 @@
+import datetime
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from momentalign.tables.encoders import CategoryColumn, DateColumn, NumberColumn
+from momentalign.tables.encoders import (
+    CategoryColumn,
+    DateColumn,
+    NumberColumn,
+    column_numbers,
+    elapsed_days,
+    kind_of,
+)
 
 
 def _written(encoder, column):
@@ -65,3 +75,31 @@ def test_categories(dtype):
     assert encoder.features == ["c=a", "c=b", "c=missing"]
     out = _written(encoder, pd.Series(["b", None, "z", "a"], dtype=dtype))
     assert out.T.tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0]]
+
+
+DAY, NOON = datetime.date(1970, 1, 2), datetime.datetime(1970, 1, 1, 12, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "values"),
+    [
+        (pd.Series([True, False]), "number", [1, 0]),
+        (pd.Series([None, True], dtype="boolean"), "number", [np.nan, 1]),
+        (pd.Series([True, None], dtype=object), "number", [1, np.nan]),
+        (pd.Series([pd.NA, 2], dtype="Int64"), "number", [np.nan, 2]),
+        (pd.Series([Decimal("0.5"), None], dtype=object), "number", [0.5, np.nan]),
+        (pd.Series([1, 2.5], dtype=object), "number", [1, 2.5]),
+        (pd.to_timedelta(pd.Series(["12h", None])), "number", [0.5, np.nan]),
+        (pd.Series([DAY, None], dtype=object), "date", [1, np.nan]),
+        (pd.Series([NOON, None], dtype=object), "date", [0.5, np.nan]),
+        (pd.Series([NOON, None]), "date", [0.5, np.nan]),
+        (pd.Series(["1", "2"]), "text", None),
+        (pd.Series([1, 2], dtype="category"), "text", None),
+        (pd.Series([1, "x"], dtype=object), "text", None),
+        (pd.Series([1j, 2j]), "text", None),
+    ],
+)
+def test_what_a_column_holds(column, kind, values):
+    assert kind_of(column) == kind
+    if values is not None:
+        np.testing.assert_array_equal((column_numbers if kind == "number" else elapsed_days)(column), values)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from momentalign.tables.arrays import list_images, read_images
+from momentalign.tables.images import list_images, read_images
 from momentalign.tables.read import read_chunks, read_table
 
 COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}

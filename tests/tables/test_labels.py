@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from momentalign.tables.labels import check_labels, convert_labels, joint_label_type, label_type
 from momentalign.tables.read import read_table
-from momentalign.tables.table import check_labels
 
 PLACE = Path("table.csv")
 
@@ -22,19 +22,27 @@ PLACE = Path("table.csv")
     ],
 )
 def test_classes_stay_what_is_written(cells, expected):
-    labels = check_labels(np.array(cells, dtype=object), "y", PLACE)
+    cells = np.array(cells, dtype=object)
+    labels = convert_labels(cells, label_type(cells))
     assert labels.tolist() == expected
     assert [type(label) for label in labels.tolist()] == [type(label) for label in expected]
 
 
+@pytest.mark.parametrize(("first", "second"), [(["1", "2"], ["01"]), (["1"], ["x"]), (["1"], ["2.5"]), (["1"], ["2"])])
+def test_the_type_of_a_column_is_that_of_its_parts_together(first, second):
+    parts = [np.array(cells, dtype=object) for cells in (first, second, first + second)]
+    types = [label_type(part) for part in parts]
+    assert joint_label_type(types[:2]) == types[2]
+
+
 @pytest.mark.parametrize("labels", [np.array([True, False]), np.array([3, 4]), np.array([0.5, 1.0])])
 def test_numbers_of_a_file_with_types_stay_as_they_are(labels):
-    assert check_labels(labels, "y", PLACE) is labels
+    assert check_labels(convert_labels(labels, label_type(labels)), "y", PLACE) is labels
 
 
 @pytest.mark.parametrize("labels", [np.array(["1", "2.5"], dtype=object), np.array([1, 2]), np.array([True, False])])
 def test_numbers_to_predict_are_float64(labels):
-    numbers = check_labels(labels, "y", PLACE, kind="numbers")
+    numbers = check_labels(labels, "y", PLACE, regression=True)
     assert numbers.dtype == np.float64
     assert numbers.tolist() == [float(label) for label in labels]
 

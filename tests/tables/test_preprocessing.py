@@ -100,7 +100,7 @@ def test_a_constant_that_is_missing_somewhere_stays(cells):
 
 def test_text_that_differs_in_every_row_is_left_out_and_said():
     frame = pd.DataFrame({"key": [f"k{row}" for row in range(20)], "a": range(20)})
-    with pytest.warns(MomentAlignWarning, match="'key' holds another text in every row"):
+    with pytest.warns(MomentAlignWarning, match="'key' has a different value in every row"):
         assert Preprocessor().fit(frame).columns_ == ["a"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -196,3 +196,32 @@ def test_the_description_of_a_matrix(rows):
     fitted = Preprocessor().fit(rows)
     again = Preprocessor.from_description(json.loads(json.dumps(fitted.to_description())))
     assert abs(again.transform(rows) - rows).sum() == 0.0
+
+
+@pytest.mark.parametrize("dtype", ["Int64", "boolean", "string", "category", object, "datetime64[us]"])
+def test_a_column_may_begin_with_a_gap(dtype):
+    cells = ["2020-01-01", "2020-01-02"] if dtype == "datetime64[us]" else [0, 1]
+    frame = pd.DataFrame({"a": pd.Series([None, *cells], dtype=dtype)})
+    assert Preprocessor().fit(frame).columns_ == ["a"]
+    assert Preprocessor().fit(frame, X_target=frame[::-1]).transform(frame).shape[0] == 3
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame({"a": ["missing", None, "x"]}),
+        pd.DataFrame({"a": [1.0, None, 2.0], "a=missing": [1.0, 2.0, 3.0], "a=missing (2)": [1.0, 2.0, 4.0]}),
+        pd.DataFrame({"a": pd.to_datetime(["2020-01-01", "2020-01-02", None]), "a:days": [1.0, 2.0, 3.0]}),
+        pd.DataFrame({"a": ["b=c", "d", "d"], "a=b": ["c", "d", "d"]}),
+    ],
+)
+def test_no_two_features_have_one_name(frame):
+    fitted = Preprocessor().fit(frame)
+    names = fitted.get_feature_names_out().tolist()
+    assert len(set(names)) == len(names) == fitted.transform(frame).shape[1]
+
+
+def test_objects_of_several_types_are_categories_in_any_part_of_them():
+    frame = pd.DataFrame({"a": pd.Series([1, "x", 2], dtype=object)})
+    fitted = Preprocessor().fit(frame)
+    assert fitted.transform(frame[2:]).tolist() == [[0.0, 1.0, 0.0]]

@@ -101,7 +101,7 @@ class BoundReport:
         try:
             import pandas
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_frame() needs pandas: pip install momentalign[tables]") from error
+            raise ModuleNotFoundError("to_frame() needs pandas: pip install pandas") from error
         return pandas.DataFrame(list(self.rows), columns=list(BoundRow._fields))
 
     def to_dict(self) -> dict[str, Any]:

@@ -168,7 +168,7 @@ class Diagnosis:
         try:
             import pandas
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_frame() needs pandas: pip install momentalign[tables]") from error
+            raise ModuleNotFoundError("to_frame() needs pandas: pip install pandas") from error
         rows = [{name: feature[name] for name in _COLUMNS} for feature in self.result["features"]]
         frame = pandas.DataFrame(rows, columns=list(_COLUMNS)).rename(columns={"name": "feature"})
         frame["changes"] = [", ".join(changes) for changes in frame["changes"]]

@@ -15,7 +15,6 @@ from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.tables.encoders import column_numbers, elapsed_days, kind_of
-from momentalign.tables.opening import need
 
 __all__ = ["FEWEST_ROWS", "Kind", "Samples", "SparseColumns", "Table", "missing", "read_samples"]
 
@@ -213,7 +212,9 @@ def _refuse_infinite(values: Values, column: str, argument: str) -> None:
 def _array_column(values: Values) -> tuple[Kind, Values]:
     if values.dtype.kind in "biuf":
         return "number", np.ascontiguousarray(values, dtype=np.float64)
-    return _frame_column(need("pandas").Series(values))
+    import pandas as pd
+
+    return _frame_column(pd.Series(values))
 
 
 def _frame_column(column: Any) -> tuple[Kind, Values]:

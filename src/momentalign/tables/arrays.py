@@ -1,13 +1,6 @@
-"""Arrays of numpy (npz, npy), read row by row from the archive, and sparse matrices that scipy saved.
+"""Files of matrices: npz and npy archives of numpy and scipy, and the sparse text format of SVMlight and LIBSVM.
 
 Arrays of Python objects are pickles and are never read.
-
-The sparse text format of SVMlight and LIBSVM: ``label index:value index:value ...`` in each line.
-
-Index j of the file is column j, whether the file counts from 0 or from 1: two domains, or two chunks of one file, then
-never disagree by one.
-
-A folder of images, one subfolder per class: squares of one size, as pixels or as flat rows.
 """
 
 from __future__ import annotations
@@ -15,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 import tokenize
-import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,25 +17,27 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pandas as pd
 from numpy.lib import format as numpy_format
 from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignError
-from momentalign.tables.opening import need, open_bytes, reading, said
+from momentalign.tables.opening import one_line, open_bytes, reading
 from momentalign.tables.table import Request, Table, quoted, split_frame
-from momentalign.validation import positive_int
 
-__all__ = ["list_images", "read_archive", "read_image_folder", "read_images", "read_svmlight"]
+__all__ = ["read_archive", "read_svmlight"]
 
 _SPARSE = {"format", "shape", "data"}
 # Arrays of an archive that may hold the names of the columns.
 _NAMES = ("columns", "feature_names")
-# What libraries raise on damaged archives and heads; a head can also ask for more memory than there is.
+# What libraries raise on damaged archives and headers; a header can also ask for more memory than there is.
 _DAMAGES = (
     zipfile.BadZipFile, tokenize.TokenError, NotImplementedError, SyntaxError, ValueError, TypeError, LookupError,
     OverflowError, MemoryError, RecursionError, RuntimeError,
 )  # fmt: skip
+# The name under which the first field of an svmlight line is asked for.
+_LABEL = "label"
 
 
 @dataclass
@@ -77,32 +71,30 @@ def read_archive(path: Path, request: Request) -> Iterator[Table]:
     """
     try:
         with reading(path), ExitStack() as stack:
-            yield from _read_arrays(path, request, stack)
+            file = stack.enter_context(path.open("rb"))
+            if not file.peek(2).startswith(b"PK"):
+                yield from _read_columns(path, [_open_array(path, "rows", file, path.stat().st_size)], request)
+                return
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+            if set(members) >= _SPARSE:
+                yield from _read_sparse(path, request)
+                return
+            arrays = [
+                _open_array(path, name, stack.enter_context(archive.open(member)), archive.getinfo(member).file_size)
+                for name, member in members.items()
+            ]
+            yield from _read_columns(path, arrays, request)
     except _DAMAGES as error:
         if isinstance(error, MomentAlignError):
             raise
-        raise DamagedFileError(f"{path} is not a whole file of numpy arrays ({said(error)}); save it again.") from error
-
-
-def _read_arrays(path: Path, request: Request, stack: ExitStack) -> Iterator[Table]:
-    file = stack.enter_context(path.open("rb"))
-    if not file.peek(2).startswith(b"PK"):
-        yield from _read_columns(path, [_open_array(path, "rows", file, path.stat().st_size)], request)
-        return
-    archive = stack.enter_context(zipfile.ZipFile(path))
-    members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
-    if set(members) >= _SPARSE:
-        yield from _read_sparse(path, request)
-        return
-    arrays = [
-        _open_array(path, name, stack.enter_context(archive.open(member)), archive.getinfo(member).file_size)
-        for name, member in members.items()
-    ]
-    yield from _read_columns(path, arrays, request)
+        raise DamagedFileError(
+            f"{path} is not a whole file of numpy arrays ({one_line(error)}); save it again."
+        ) from error
 
 
 def _open_array(path: Path, name: str, content: IO[bytes], size: int) -> _Array:
-    """Read the head of an array in a file of some size; what follows is left for later."""
+    """Read the header of an array in a file of some size; what follows is left for later."""
     version = numpy_format.read_magic(content)
     header = numpy_format.read_array_header_1_0 if version == (1, 0) else numpy_format.read_array_header_2_0
     shape, fortran, dtype = header(content)
@@ -128,13 +120,10 @@ def _open_array(path: Path, name: str, content: IO[bytes], size: int) -> _Array:
 
 
 def _read_columns(path: Path, arrays: list[_Array], request: Request) -> Iterator[Table]:
-    import pandas as pd
-
     block, names, single = _sort_out(path, arrays)
     wanted = request.choose([*names, *(array.name for array in single)], path)
-    parts = [*single, *([block] if block else [])]
-    count = parts[0].shape[0]
-    for start in range(0, count, request.rows or max(count, 1)):
+    count = (single[0] if block is None else block).shape[0]
+    for start in range(0, count, request.rows or count):
         rows = min(request.rows or count, count - start)
         frame = pd.DataFrame({array.name: array.read(rows) for array in single}, index=pd.RangeIndex(rows))
         if block is not None:
@@ -186,28 +175,28 @@ def _read_sparse(path: Path, request: Request) -> Iterator[Table]:
         yield Table(rows[start : start + step], start=start)
 
 
-# The name under which the first field of a line is asked for.
-LABEL = "label"
-
-
 def read_svmlight(path: Path, request: Request) -> Iterator[Table]:
-    """Yield the rows of an svmlight file in order, CSR of float32; each part is as wide as its largest index asks."""
-    if request.label not in (None, LABEL) or request.id_column is not None:
+    """Yield the rows of an svmlight file in order, CSR of float32; each part is as wide as its largest index asks.
+
+    A line is ``label index:value index:value ...``. Index j is column j, whether the file counts from 0 or from 1: two
+    domains, or two parts of one file, then never disagree by one.
+    """
+    if request.label not in (None, _LABEL) or request.id_column is not None:
         raise InvalidInputError(
-            f"{path} is an svmlight file, whose only named column is {LABEL!r}, got "
-            f"{request.id_column or request.label!r}; ask for {LABEL!r} or for none."
+            f"{path} is an svmlight file, whose only named column is {_LABEL!r}, got "
+            f"{request.id_column or request.label!r}; ask for {_LABEL!r} or for none."
         )
     start = 0
     with reading(path), open_bytes(path) as file:
         filled = ((number, line) for number, line in enumerate(file, start=1) if line.partition(b"#")[0].strip())
         while block := list(islice(filled, request.rows)):
             rows, labels = _parse(path, block)
-            yield Table(rows, _tidy(labels) if request.label else None, start=start)
+            yield Table(rows, labels if request.label else None, start=start)
             start += len(block)
 
 
-def _parse(path: Path, lines: list[tuple[int, bytes]]) -> tuple[sparse.csr_matrix, NDArray[np.float64]]:
-    """Return numbered lines as rows and labels, or say which line is in the way."""
+def _parse(path: Path, lines: list[tuple[int, bytes]]) -> tuple[sparse.csr_matrix, NDArray[Any]]:
+    """Return numbered lines as rows and labels, or say which line is wrong."""
     try:
         return _load([line for _, line in lines])
     except (ValueError, OverflowError):
@@ -226,113 +215,12 @@ def _is_row(line: bytes) -> bool:
     return True
 
 
-def _load(lines: list[bytes]) -> tuple[sparse.csr_matrix, NDArray[np.float64]]:
+def _load(lines: list[bytes]) -> tuple[sparse.csr_matrix, NDArray[Any]]:
+    """Return rows, and labels as text, a whole number without a point: all labels of the file decide what they are."""
     from sklearn.datasets import load_svmlight_file
 
     rows, labels = load_svmlight_file(io.BytesIO(b"".join(lines)), dtype=np.float32, zero_based=True)
     if not np.isfinite(rows.data).all():
         raise ValueError("a value is not finite")
-    return sparse.csr_matrix(rows), labels.astype(np.float64)
-
-
-def _tidy(labels: NDArray[np.float64]) -> NDArray[Any]:
-    """Whole numbers as such: the class 1, not 1.0."""
-    whole = bool(np.isfinite(labels).all()) and bool((labels == np.round(labels)).all())
-    return labels.astype(np.int64) if whole else labels
-
-
-# The names under which the subfolder and the path of an image are asked for.
-LABEL_IMAGES, FILE = "label", "file"
-_SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
-# Pillow reads far more, some of it by running other programs.
-_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP")
-_STEP = 4096
-
-
-def list_images(folder: str | Path) -> list[Path]:
-    """Return the images of a folder and of its subfolders, one level deep, in alphabetical order."""
-    place = Path(folder)
-    with reading(place):
-        files = [path for pattern in ("*", "*/*") for path in place.glob(pattern)]
-        found = sorted(path for path in files if path.suffix.lower() in _SUFFIXES and path.is_file())
-    if not found:
-        raise InvalidInputError(
-            f"{place} holds no images ({', '.join(sorted(_SUFFIXES))}); give a file, or a folder with one subfolder "
-            "of images per class."
-        )
-    return found
-
-
-def read_images(files: list[Path], *, side: int = 32) -> NDArray[np.uint8]:
-    """Return images as red, green and blue squares, (N, 3, side, side).
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = Path(folder) / "red.png"
-    ...     Image.new("RGB", (40, 30), "red").save(file)
-    ...     pixels = read_images([file], side=8)
-    >>> pixels.shape, pixels[0, :, 0, 0].tolist()
-    ((1, 3, 8, 8), [255, 0, 0])
-    """
-    positive_int(side, "side", example="32")
-    pixels = np.empty((len(files), 3, side, side), np.uint8)
-    for row, file in enumerate(files):
-        pixels[row] = np.moveaxis(np.asarray(_open_square(file, side)), -1, 0)
-    return pixels
-
-
-def read_image_folder(path: Path, request: Request) -> Iterator[Table]:
-    """Yield images as flat rows of numbers from 0 to 1; ``label`` is the subfolder of one, ``file`` its path."""
-    if request.label not in (None, LABEL_IMAGES) or request.id_column not in (None, FILE):
-        raise InvalidInputError(
-            f"{path} is a folder of images, whose named columns are {LABEL_IMAGES!r} and {FILE!r}, got "
-            f"{request.label!r} and {request.id_column!r}; ask for these or for none."
-        )
-    files = list_images(path)
-    labels = _labels(path, files) if request.label else None
-    names = np.array([file.relative_to(path).as_posix() for file in files], dtype=object)
-    step = request.rows or len(files)
-    for start in range(0, len(files), step):
-        part = slice(start, start + step)
-        yield Table(
-            _flat(files[part], request.side),
-            None if labels is None else labels[part],
-            names[part] if request.id_column else None,
-            start,
-        )
-
-
-def _labels(path: Path, files: list[Path]) -> NDArray[Any]:
-    stray = [file for file in files if file.parent == path]
-    if stray:
-        raise InvalidInputError(
-            f"{path} has images outside of any subfolder ({stray[0].name!r}), which have no label; put each image into "
-            "the subfolder of its class."
-        )
-    return np.array([file.parent.name for file in files], dtype=object)
-
-
-def _flat(files: list[Path], side: int) -> NDArray[np.float32]:
-    """Return images as rows; bytes are turned into numbers part by part, so memory holds the rows once."""
-    rows = np.empty((len(files), 3 * side * side), np.float32)
-    for start in range(0, len(files), _STEP):
-        part = slice(start, start + _STEP)
-        np.divide(read_images(files[part], side=side).reshape(-1, rows.shape[1]), np.float32(255), out=rows[part])
-    return rows
-
-
-def _open_square(file: Path, side: int) -> Any:
-    pillow = need("PIL.Image", extra="deep")
-    with reading(file), warnings.catch_warnings():
-        # An image that would fill the memory is no image to train on.
-        warnings.simplefilter("error", pillow.DecompressionBombWarning)
-        try:
-            with pillow.open(file, formats=_FORMATS) as image:
-                return image.convert("RGB").resize((side, side), pillow.Resampling.BILINEAR)
-        except (ValueError, SyntaxError, pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
-            raise DamagedFileError(
-                f"{file} is not a whole image ({said(error)}); remove it or get it again."
-            ) from error
+    texts = [str(int(label)) if label.is_integer() else repr(label) for label in labels.tolist()]
+    return sparse.csr_matrix(rows), np.array(texts, dtype=object)

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.tables.encoders import kind_of
-from momentalign.tables.opening import find_path, reading, said
-from momentalign.tables.read import read_chunks
+from momentalign.tables.encoders import Kind, kind_of
+from momentalign.tables.labels import LabelType, joint_label_type
+from momentalign.tables.opening import find_path, one_line, reading
+from momentalign.tables.read import find_label_type, read_chunks
 from momentalign.tables.table import Table, quoted
 from momentalign.validation import positive_int
 
@@ -146,11 +147,23 @@ class FileChunks:
         self._rows = positive_int(rows, "rows", example=str(ROWS))
         self._features = features
 
+        self._kinds: dict[str, Kind] = {}
+        self._label_as: LabelType | None = None
+
     def __iter__(self) -> Iterator[Any]:
+        if self._label is not None and self._label_as is None:
+            # What the labels are is decided by those of all files, once.
+            self._label_as = joint_label_type([find_label_type(file, self._label) for file in self._files])
         columns, empty = self._columns, True
         for file in self._files:
             for table in read_chunks(
-                file, rows=self._rows, label=self._label, columns=columns, rows_required=file == self._path
+                file,
+                rows=self._rows,
+                label=self._label,
+                label_as=self._label_as,
+                columns=columns,
+                kinds=self._kinds,
+                rows_required=file == self._path,
             ):
                 empty = False
                 if self._label is not None and table.labels is None:
@@ -169,15 +182,16 @@ class FileChunks:
     def _numbers(self, file: Path, table: Table) -> Any:
         rows: Any = table.rows
         rows = rows.drop(columns=[name for name in self._leave_out if name in rows.columns])
-        words = [name for name in rows.columns if kind_of(rows[name]) != "number"]
-        if words:
+        others = [name for name in rows.columns if kind_of(rows[name]) != "number"]
+        if others:
             raise InvalidInputError(
-                f"{file}: columns {quoted(words)} hold no numbers; name the others in columns=[...] or encode them."
+                f"{file}: columns {quoted(others)} hold no numbers; name the others in columns=[...] or encode them."
             )
+        self._kinds = dict.fromkeys(rows.columns, "number")
         return rows
 
     def _widened(self, file: Path, table: Table) -> sparse.csr_matrix:
-        """A part of an svmlight file is as wide as its largest index; all are to be equally wide."""
+        """Return a part of an svmlight file, which is as wide as its largest index, with all columns."""
         width = table.rows.shape[1]
         if self._features is None:
             raise InvalidInputError(
@@ -209,7 +223,9 @@ def _mapped(path: Path) -> NDArray[Any]:
     except ValueError as error:
         if isinstance(error, DamagedFileError):
             raise
-        raise DamagedFileError(f"{path} is not a whole .npy file of numbers ({said(error)}); save it again.") from error
+        raise DamagedFileError(
+            f"{path} is not a whole .npy file of numbers ({one_line(error)}); save it again."
+        ) from error
 
 
 def _refuse_other_length(count: int, labels: NDArray[Any] | None, name: str, other: str) -> None:

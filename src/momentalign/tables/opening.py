@@ -1,65 +1,50 @@
-"""Opening a file of a user: plain or compressed, and what can be wrong before its content is looked at.
+"""Opening a file of a user: is it there, is it compressed, which format does it have, and may an output replace it.
 
-Libraries that not every installation has, asked for where they are used.
-
-Which format a file has: by its content first, by its name where the content can be several.
+The format is found by the content first, and by the name where several formats share their content.
 """
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import importlib
 import io
 import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Literal, TypeAlias, cast, get_args
+from typing import IO, Literal, TypeAlias, cast, get_args
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 
-__all__ = [
-    "COMPRESSED",
-    "FileFormat",
-    "compression",
-    "find_format",
-    "find_path",
-    "need",
-    "open_bytes",
-    "reading",
-    "said",
-]
+__all__ = ["FileFormat", "check_outputs", "find_format", "find_path", "one_line", "open_bytes", "reading"]
 
+FileFormat: TypeAlias = Literal["csv", "parquet", "npz", "svmlight", "images"]
 
-def need(module: str, *, extra: str = "tables") -> Any:
-    """Return a module, or say what to install.
-
-    Examples
-    --------
-    >>> need("pyarrow.csv").__name__
-    'pyarrow.csv'
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        name = module.partition(".")[0]
-        raise InvalidInputError(
-            f"{name} is needed to read this file and is not installed; pip install 'momentalign[{extra}]'."
-        ) from error
-
-
-# First bytes of a compressed file -> its usual suffix.
-_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2", b"\xfd7zXZ": ".xz"}
-COMPRESSED = tuple(_MAGIC.values())
+# The first bytes of a compressed file, its usual suffix, and the codec of Arrow that reads it.
+_COMPRESSED = {
+    b"\x1f\x8b": (".gz", "gzip"),
+    b"\x28\xb5\x2f\xfd": (".zst", "zstd"),
+    b"BZh": (".bz2", "bz2"),
+    b"\xfd7zXZ": (".xz", "xz"),
+}
+_SUFFIXES: dict[str, FileFormat] = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".npz": "npz",
+    ".npy": "npz",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
+    ".svm": "svmlight",
+}
+_HEAD = 2**16
+# A number for the label, perhaps a query, then index:value; a row of zeros has none of these.
+_SVMLIGHT_LINE = re.compile(rb"\s*[-+.\deE]+(\s+qid:\d+)?(?P<values>(\s+\d+:[^\s:]+)*)\s*(#.*)?")
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what the system or a decompressor says about a file into one sentence."""
+    """Turn the message of the system or of a decompressor about a file into one sentence."""
     try:
         yield
     except PermissionError as error:
@@ -67,15 +52,15 @@ def reading(path: Path) -> Iterator[None]:
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
         if isinstance(error, DataNotFoundError):
             raise
-        raise DamagedFileError(f"{path} cannot be read to its end ({said(error)}); get the file again.") from error
+        raise DamagedFileError(f"{path} cannot be read to its end ({one_line(error)}); get the file again.") from error
 
 
-def said(error: Exception) -> str:
-    r"""What a library said, in one line of reasonable length.
+def one_line(error: Exception) -> str:
+    r"""The message of a library in one line of reasonable length.
 
     Examples
     --------
-    >>> said(ValueError("first\nsecond"))
+    >>> one_line(ValueError("first\nsecond"))
     'first second'
     """
     return " ".join(str(error).split())[:200]
@@ -91,60 +76,35 @@ def find_path(path: str | Path) -> Path:
     ...
     momentalign.errors.DataNotFoundError: absent.csv is not there; give the path of a table or of a folder of images.
     """
-    place = Path(path)
-    with reading(place):
-        if not place.exists():
-            raise DataNotFoundError(f"{place} is not there; give the path of a table or of a folder of images.")
-        if place.is_dir():
-            return place
-        if not place.is_file():
-            raise InvalidInputError(f"{place} is not a plain file; give the path of one.")
-        with place.open("rb") as file:
+    found = Path(path)
+    with reading(found):
+        if not found.exists():
+            raise DataNotFoundError(f"{found} is not there; give the path of a table or of a folder of images.")
+        if found.is_dir():
+            return found
+        if not found.is_file():
+            raise InvalidInputError(f"{found} is not a plain file; give the path of one.")
+        with found.open("rb") as file:
             if not file.read(1):
-                raise InvalidInputError(f"{place} is empty; give a file with a row of names and rows of values.")
-    return place
-
-
-def compression(path: Path) -> str:
-    """Return the suffix that belongs to the compression of a file's content, or ``""``; the name must not deny it."""
-    with path.open("rb") as file:
-        head = file.read(8)
-    found = next((suffix for magic, suffix in _MAGIC.items() if head.startswith(magic)), "")
-    if path.suffix in COMPRESSED and path.suffix != found:
-        actual = f"compressed as {found}" if found else "not compressed"
-        raise InvalidInputError(f"{path} ends in {path.suffix} but its content is {actual}; rename it.")
+                raise InvalidInputError(f"{found} is empty; give a file with a row of names and rows of values.")
     return found
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open the decompressed content of a file."""
-    match compression(path):
-        case ".gz":
-            return cast("IO[bytes]", gzip.open(path))
-        case ".bz2":
-            return cast("IO[bytes]", bz2.open(path))
-        case ".xz":
-            return lzma.open(path)
-        case ".zst":
-            pyarrow = need("pyarrow")
-            return io.BufferedReader(pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd"))
+    """Open the decompressed content of a file; its name must not claim another compression than it has."""
+    import pyarrow
+
+    with path.open("rb") as file:
+        head = file.read(8)
+    suffix, codec = next((found for magic, found in _COMPRESSED.items() if head.startswith(magic)), ("", ""))
+    if path.suffix in {known for known, _ in _COMPRESSED.values()} and path.suffix != suffix:
+        actual = f"compressed as {suffix}" if suffix else "not compressed"
+        raise InvalidInputError(f"{path} ends in {path.suffix} but its content is {actual}; rename it.")
+    if codec == "xz":  # the only one that Arrow does not know
+        return lzma.open(path)
+    if codec:
+        return cast("IO[bytes]", io.BufferedReader(pyarrow.input_stream(str(path), compression=codec)))
     return path.open("rb")
-
-
-FileFormat: TypeAlias = Literal["csv", "parquet", "npz", "svmlight", "images"]
-
-_SUFFIXES: dict[str, FileFormat] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".npz": "npz",
-    ".npy": "npz",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-    ".svm": "svmlight",
-}
-_HEAD = 2**16
-# A number for the label, perhaps a query, then index:value; a row of zeros has none of these.
-_SVMLIGHT_LINE = re.compile(rb"\s*[-+.\deE]+(\s+qid:\d+)?(?P<values>(\s+\d+:[^\s:]+)*)\s*(#.*)?")
 
 
 def find_format(path: Path, file_format: FileFormat | None = None) -> FileFormat:
@@ -175,14 +135,14 @@ def find_format(path: Path, file_format: FileFormat | None = None) -> FileFormat
         return "images"
     if file_format == "images":
         raise InvalidInputError(f"{path} is a file; images are read from a folder with one subfolder per class.")
-    return file_format or _by_content(path)
+    return file_format or _format_of_content(path)
 
 
-def _by_content(path: Path) -> FileFormat:
+def _format_of_content(path: Path) -> FileFormat:
     with reading(path), open_bytes(path) as file:
         head = file.read(_HEAD)
-    suffix = (Path(path.stem) if path.suffix in COMPRESSED else path).suffix
-    named = _SUFFIXES.get(suffix.lower())
+    compressed = path.suffix in {suffix for suffix, _ in _COMPRESSED.values()}
+    named = _SUFFIXES.get((Path(path.stem) if compressed else path).suffix.lower())
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"\x93NUMPY") or _is_archive(path, head):
@@ -191,32 +151,57 @@ def _by_content(path: Path) -> FileFormat:
         raise DamagedFileError(
             f"{path} is named like a {named} file but does not begin like one; get it again or rename it."
         )
-    if named == "svmlight" or _looks_like_svmlight(head):
-        return "svmlight"
-    return "csv"
+    return "svmlight" if named == "svmlight" or _looks_like_svmlight(head) else "csv"
 
 
 def _is_archive(path: Path, head: bytes) -> bool:
+    """Whether a file is a ZIP archive of numpy arrays; any other ZIP archive is refused."""
     if not head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
         return False
-    if path.suffix.lower() != ".npz" and not _holds_arrays(path):
-        raise InvalidInputError(
-            f"{path} is a ZIP archive without numpy arrays (an Excel file is one too); unpack it or save it as CSV."
-        )
-    return True
-
-
-def _holds_arrays(path: Path) -> bool:
+    if path.suffix.lower() == ".npz":
+        return True
     try:
         with zipfile.ZipFile(path) as archive:
-            return any(name.endswith(".npy") for name in archive.namelist())
+            if any(name.endswith(".npy") for name in archive.namelist()):
+                return True
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        return False
+        pass
+    raise InvalidInputError(
+        f"{path} is a ZIP archive without numpy arrays (an Excel file is one too); unpack it or save it as CSV."
+    )
 
 
 def _looks_like_svmlight(head: bytes) -> bool:
-    # The last line of a head is cut.
+    # The last line of a head may be cut off.
     lines = head.splitlines()[:-1] if len(head) == _HEAD else head.splitlines()
     lines = [line for line in lines if line.partition(b"#")[0].strip()]
     matches = [_SVMLIGHT_LINE.fullmatch(line) for line in lines[:20]]
     return all(matches) and any(match["values"] for match in matches if match)
+
+
+def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[Path] = ()) -> None:
+    """Refuse outputs of one name, and an output that is a file that is read.
+
+    Parameters
+    ----------
+    outputs
+        What each output is, as a message calls it, and its path.
+    inputs
+        The files and folders that are read.
+
+    Examples
+    --------
+    >>> check_outputs({"the page": Path("r.json"), "its results": Path("r.json")})
+    Traceback (most recent call last):
+    ...
+    momentalign.errors.InvalidInputError: r.json would be both the page and its results; give another name to --out.
+    """
+    taken: dict[Path, str] = {}
+    sources = {path.resolve() for path in inputs}
+    for what, path in outputs.items():
+        resolved = path.resolve()
+        if resolved in sources or any(path.exists() and other.exists() and path.samefile(other) for other in sources):
+            raise InvalidInputError(f"{path} is the file that is read and would be {what}; give another name to --out.")
+        if resolved in taken:
+            raise InvalidInputError(f"{path} would be both {taken[resolved]} and {what}; give another name to --out.")
+        taken[resolved] = what

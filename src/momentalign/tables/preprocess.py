@@ -12,9 +12,7 @@ the network is to align, and keeps both within a few units of 0, where units are
 its own statistics would align two moments of the input without regard to the labels and hide the shift from
 ``diagnose``; statistics of the source alone would let a target in other units saturate every unit.
 
-A fitted preprocessor as plain JSON, and back; what we did not write is refused before anything is built of it.
-
-Choosing how each column becomes numbers, from both domains together.
+A fitted preprocessor becomes plain JSON and back; an invalid description is refused before anything is built of it.
 """
 
 from __future__ import annotations
@@ -52,124 +50,10 @@ from momentalign.validation import check_bool, positive_int
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Choices", "Preprocessor", "choose_encoders", "describe", "rebuild", "shared_columns"]
+__all__ = ["Preprocessor"]
 
 # In a table of fewer rows, texts that all differ may still be categories.
 _FEWEST_IDS = 20
-
-
-@dataclass
-class Choices:
-    """Settings of the choice, and sentences about what was decided."""
-
-    scale: bool
-    max_categories: int
-    notes: list[str] = field(default_factory=list)
-
-    def warn(self, note: str) -> None:
-        """Remember a decision that loses something, and say it."""
-        self.notes.append(note)
-        warnings.warn(note, MomentAlignWarning, stacklevel=6)
-
-
-def shared_columns(source: pd.DataFrame, target: pd.DataFrame, choices: Choices, *, strict: bool) -> list[str]:
-    """Return the columns that both domains have, in the order of the source."""
-    ours, theirs = list(source.columns), list(target.columns)
-    shared = source.columns.intersection(target.columns, sort=False).tolist()
-    missing = {"source": list(target.columns.difference(shared)), "target": list(source.columns.difference(shared))}
-    alone = [f"the {domain} lacks {quoted(names)}" for domain, names in missing.items() if names]
-    if not shared:
-        raise InvalidInputError(
-            f"source and target have no column in common: {quoted(ours)} against {quoted(theirs)}; name them alike."
-        )
-    if alone and strict:
-        raise InvalidInputError(f"the domains have different columns: {' and '.join(alone)}; give both the same.")
-    if alone:
-        choices.warn(f"columns that one domain lacks are left out: {' and '.join(alone)}.")
-    return shared
-
-
-def choose_encoders(domains: list[pd.DataFrame], names: list[str], choices: Choices) -> list[Encoder]:
-    """Return an encoder for each column that varies; `domains` is the source and, where there is one, the target."""
-    encoders: list[Encoder] = []
-    for name in names:
-        columns = [frame[name] for frame in domains]
-        encoder = _choose(name, columns, choices)
-        if encoder is not None:
-            encoders.append(encoder)
-    return encoders
-
-
-def _choose(name: str, columns: list[pd.Series[Any]], choices: Choices) -> Encoder | None:
-    if _is_constant(columns):
-        choices.notes.append(f"column {name!r} is the same in every row of both domains and is left out.")
-        return None
-    filled = [column for column in columns if column.notna().any()]
-    kinds = {kind_of(column) for column in filled}
-    if len(kinds) > 1:
-        _refuse_kinds(name, columns)
-    indicator = any(bool(column.isna().any()) for column in columns)
-    match kinds.pop():
-        case "number":
-            values = [column_numbers(column) for column in filled]
-            values = [finite_or_missing(name, part) for part in values]
-            return NumberColumn(name, *_statistics(values, choices), indicator=indicator)
-        case "date":
-            days = [elapsed_days(column) for column in filled]
-            hours = any(bool((part % 1 > 0).any()) for part in days)
-            return DateColumn(name, *_statistics(days, choices), indicator=indicator, hours=hours)
-    return _choose_categories(name, columns, choices, indicator=indicator)
-
-
-def _is_constant(columns: list[pd.Series[Any]]) -> bool:
-    """Whether all cells of all domains are the same, or all are missing."""
-    first = columns[0].iloc[0]
-    if first is None or first != first:
-        return all(bool(column.isna().all()) for column in columns)
-    return all(bool((column == first).fillna(False).all()) for column in columns)
-
-
-def _refuse_kinds(name: str, columns: list[pd.Series[Any]]) -> None:
-    described = [f"{kind_of(column)}s ({shown(column[column.notna()].iloc[0])})" for column in columns]
-    raise InvalidInputError(
-        f"column {name!r} holds {described[0]} in the source and {described[1]} in the target; make its cells alike in "
-        "both, or read it as text in both."
-    )
-
-
-def _statistics(domains: list[NDArray[np.float64]], choices: Choices) -> tuple[float, float, float]:
-    """Return fill, centre and scale, each domain with the same weight however many rows it has."""
-    present = [values[~np.isnan(values)] for values in domains]
-    fill = float(np.mean([np.median(part) for part in present]))
-    if not choices.scale:
-        return fill, 0.0, 1.0
-    centre = float(np.mean([part.mean() for part in present]))
-    with np.errstate(over="ignore"):
-        spread = float(np.sqrt(np.mean([np.square(part - centre).mean() for part in present])))
-    # Squares that overflow leave the column as it is; it is refused where it does not fit into float32.
-    return fill, centre, spread if spread > 0 and np.isfinite(spread) else 1.0
-
-
-def _choose_categories(
-    name: str, columns: list[pd.Series[Any]], choices: Choices, *, indicator: bool
-) -> CategoryColumn | None:
-    shares: defaultdict[str, float] = defaultdict(float)
-    rows = distinct = 0
-    for column in columns:
-        counts = column.value_counts()
-        rows, distinct = rows + len(column), distinct + len(counts)
-        for text, count in counts.items():
-            shares[str(text)] += int(count) / len(column)
-    if distinct == rows >= _FEWEST_IDS:
-        choices.warn(f"column {name!r} holds another text in every row, like a name or number of it, and is left out.")
-        return None
-    kept = sorted(shares, key=lambda text: (-shares[text], text))[: choices.max_categories]
-    if len(kept) < len(shares):
-        choices.warn(
-            f"column {name!r} has {len(shares)} categories; the {len(kept)} most frequent are kept, the others count "
-            "as unknown."
-        )
-    return CategoryColumn(name, tuple(sorted(kept)), indicator=indicator)
 
 
 # Rows encoded at a time: the columns of that many stay in the cache until they are laid out as rows.
@@ -252,7 +136,7 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
                 f"X is {form} and X_target is {_form(domains[1])}; give both domains in files of the same format."
             )
         # Everything is chosen before anything is kept: a refused fit leaves an earlier one as it was.
-        choices = Choices(self.scale, self.max_categories)
+        choices = _Choices(self.scale, self.max_categories)
         width = None if form == "columns" else self._choose_width(form, domains)
         encoders, vectorizer = self._choose_columns(domains, choices) if width is None else ([], None)
         self.form_, self.width_, self.notes_ = form, width, choices.notes
@@ -279,7 +163,7 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         names = [feature for encoder in self.encoders_ for feature in encoder.features]
         if self.vectorizer_ is not None:
             names += [f"{self.text}:{term}" for term in self.vectorizer_.vocabulary_]
-        return np.array(names, dtype=object)
+        return np.array(_unique(names), dtype=object)
 
     @property
     def columns_(self) -> list[str]:
@@ -296,7 +180,16 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     def to_description(self) -> dict[str, Any]:
         """Return all that was fitted as plain JSON."""
         check_is_fitted(self, "form_")
-        return describe(self)
+        return {
+            "version": _VERSION,
+            "form": self.form_,
+            "width": self.width_,
+            "columns": [_describe_column(encoder) for encoder in self.encoders_],
+            "text": self.text,
+            "terms": None if self.vectorizer_ is None else list(self.vectorizer_.vocabulary_),
+            "notes": list(self.notes_),
+            "parameters": {name: kind(getattr(self, name)) for name, kind in _PARAMETERS.items()},
+        }
 
     @classmethod
     def from_description(cls, description: Mapping[str, Any]) -> Self:
@@ -310,19 +203,35 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         >>> Preprocessor.from_description(description).transform(frame).tolist()
         [[-1.0], [1.0]]
         """
-        fitted = cls()
-        rebuild(fitted, description)
+        try:
+            _check(description)
+            encoders = [_encoder(column) for column in description["columns"]]
+            names = [encoder.name for encoder in encoders] + [description["text"]]
+            _demand(len(set(names)) == len(names), "a column is there twice")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DamagedFileError(
+                f"the description of the preprocessing is invalid ({error}); train again."
+            ) from error
+        fitted = cls(text=description["text"], **description["parameters"])
+        fitted.encoders_ = encoders
+        fitted.notes_ = list(description["notes"])
+        fitted.vectorizer_ = None
+        if description["terms"] is not None:
+            fitted.vectorizer_ = DomainVectorizer(fitted.max_terms)
+            fitted.vectorizer_.vocabulary_ = list(description["terms"])
+        fitted.form_, fitted.width_ = description["form"], description["width"]
         return fitted
 
-    def _choose_columns(self, domains: list[Any], choices: Choices) -> tuple[list[Encoder], DomainVectorizer | None]:
+    def _choose_columns(self, domains: list[Any], choices: _Choices) -> tuple[list[Encoder], DomainVectorizer | None]:
         names = list(domains[0].columns)
         if len(domains) > 1:
-            names = shared_columns(domains[0], domains[1], choices, strict=self.strict)
+            names = _shared_columns(domains[0], domains[1], choices, strict=self.strict)
         vectorizer = None
         if self.text is not None:
             vectorizer = self._choose_terms(domains, names)
             names.remove(self.text)
-        encoders = choose_encoders(domains, names, choices)
+        chosen = [_choose(name, [frame[name] for frame in domains], choices) for name in names]
+        encoders = [encoder for encoder in chosen if encoder is not None]
         if not encoders and vectorizer is None:
             raise InvalidInputError(
                 f"no column is left to learn from ({' '.join(choices.notes)}); give at least one that varies."
@@ -351,14 +260,117 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         dense = _encode(self.encoders_, frame, start)
         if self.vectorizer_ is None:
             return dense
-        words = self.vectorizer_.transform(_texts(frame[self.text]))
-        return sparse.hstack([sparse.csr_matrix(dense), words], format="csr", dtype=np.float32)
+        terms = self.vectorizer_.transform(_texts(frame[self.text]))
+        return sparse.hstack([sparse.csr_matrix(dense), terms], format="csr", dtype=np.float32)
 
     def _refuse_bad_parameters(self) -> None:
         for name in ("scale", "strict"):
             check_bool(getattr(self, name), name)
-        for name, example in (("max_categories", "100"), ("max_terms", "5000")):
-            positive_int(getattr(self, name), name, example=example)
+        for name, remedy in (("max_categories", 100), ("max_terms", 5000)):
+            positive_int(getattr(self, name), name, example=str(remedy))
+
+
+@dataclass
+class _Choices:
+    """How columns are chosen and encoded, and notes about what was decided."""
+
+    scale: bool
+    max_categories: int
+    notes: list[str] = field(default_factory=list)
+
+    def warn(self, note: str) -> None:
+        """Note a decision that loses something, and warn of it."""
+        self.notes.append(note)
+        warnings.warn(note, MomentAlignWarning, stacklevel=6)
+
+
+def _shared_columns(source: pd.DataFrame, target: pd.DataFrame, choices: _Choices, *, strict: bool) -> list[str]:
+    """Return the columns that both domains have, in the order of the source."""
+    shared = source.columns.intersection(target.columns, sort=False).tolist()
+    missing = {"source": list(target.columns.difference(shared)), "target": list(source.columns.difference(shared))}
+    alone = [f"the {domain} lacks {quoted(names)}" for domain, names in missing.items() if names]
+    if not shared:
+        raise InvalidInputError(
+            f"source and target have no column in common: {quoted(list(source.columns))} against "
+            f"{quoted(list(target.columns))}; name them alike."
+        )
+    if alone and strict:
+        raise InvalidInputError(f"the domains have different columns: {' and '.join(alone)}; give both the same.")
+    if alone:
+        choices.warn(f"columns that one domain lacks are left out: {' and '.join(alone)}.")
+    return shared
+
+
+def _choose(name: str, columns: list[pd.Series[Any]], choices: _Choices) -> Encoder | None:
+    """Return the encoder of one column, given for each domain; None for a column that does not vary."""
+    if _is_constant(columns):
+        choices.notes.append(f"column {name!r} is the same in every row of both domains and is left out.")
+        return None
+    filled = [column for column in columns if column.notna().any()]
+    kinds = {kind_of(column) for column in filled}
+    if len(kinds) > 1:
+        _refuse_kinds(name, columns)
+    indicator = any(bool(column.isna().any()) for column in columns)
+    match kinds.pop():
+        case "number":
+            values = [finite_or_missing(name, column_numbers(column)) for column in filled]
+            return NumberColumn(name, *_statistics(values, choices), indicator=indicator)
+        case "date":
+            days = [elapsed_days(column) for column in filled]
+            hours = any(bool((part % 1 > 0).any()) for part in days)
+            return DateColumn(name, *_statistics(days, choices), indicator=indicator, hours=hours)
+    return _choose_categories(name, columns, choices, indicator=indicator)
+
+
+def _is_constant(columns: list[pd.Series[Any]]) -> bool:
+    """Whether all cells of all domains are the same, or all are missing."""
+    missing = np.concatenate([column.isna().to_numpy() for column in columns])
+    if missing.any():
+        return bool(missing.all())
+    return all(bool((column == columns[0].iloc[0]).all()) for column in columns)
+
+
+def _refuse_kinds(name: str, columns: list[pd.Series[Any]]) -> None:
+    described = [f"{kind_of(column)}s ({shown(column[column.notna()].iloc[0])})" for column in columns]
+    raise InvalidInputError(
+        f"column {name!r} holds {described[0]} in the source and {described[1]} in the target; make its cells alike in "
+        "both, or read it as text in both."
+    )
+
+
+def _statistics(domains: list[NDArray[np.float64]], choices: _Choices) -> tuple[float, float, float]:
+    """Return fill, centre and scale, each domain with the same weight however many rows it has."""
+    present = [values[~np.isnan(values)] for values in domains]
+    fill = float(np.mean([np.median(part) for part in present]))
+    if not choices.scale:
+        return fill, 0.0, 1.0
+    centre = float(np.mean([part.mean() for part in present]))
+    with np.errstate(over="ignore"):
+        spread = float(np.sqrt(np.mean([np.square(part - centre).mean() for part in present])))
+    # Squares that overflow leave the column as it is; it is refused where it does not fit into float32.
+    return fill, centre, spread if spread > 0 and np.isfinite(spread) else 1.0
+
+
+def _choose_categories(
+    name: str, columns: list[pd.Series[Any]], choices: _Choices, *, indicator: bool
+) -> CategoryColumn | None:
+    shares: defaultdict[str, float] = defaultdict(float)
+    rows = distinct = 0
+    for column in columns:
+        counts = column.value_counts()
+        rows, distinct = rows + len(column), distinct + len(counts)
+        for text, count in counts.items():
+            shares[str(text)] += int(count) / len(column)
+    if distinct == rows >= _FEWEST_IDS:
+        choices.warn(f"column {name!r} has a different value in every row (looks like an id) and is left out.")
+        return None
+    kept = sorted(shares, key=lambda text: (-shares[text], text))[: choices.max_categories]
+    if len(kept) < len(shares):
+        choices.warn(
+            f"column {name!r} has {len(shares)} categories; the {len(kept)} most frequent are kept, the others count "
+            "as unknown."
+        )
+    return CategoryColumn(name, tuple(sorted(kept)), indicator=indicator)
 
 
 def _rows(X: Any, name: str) -> tuple[Any, int]:
@@ -392,9 +404,24 @@ def _of_width(rows: Any, width: int | None) -> Any:
             raise InvalidInputError(f"X has {rows.shape[1]} columns, the model was trained with {width}; give as many.")
         return rows.astype(np.float32, copy=False)
     fitting = rows.astype(np.float32, copy=True).tocsr()
-    # Columns the model never saw are left out, like words it does not know.
+    # Columns the model never saw are left out, like terms it does not know.
     fitting.resize(rows.shape[0], width)
     return fitting
+
+
+def _unique(names: list[str]) -> list[str]:
+    """Return names of which none is there twice: a second one gets a number.
+
+    A category may be called "missing", and a column like a feature of another one.
+    """
+    result: dict[str, None] = {}
+    for name in names:
+        unique, number = name, 1
+        while unique in result:
+            number += 1
+            unique = f"{name} ({number})"
+        result[unique] = None
+    return list(result)
 
 
 def _texts(column: pd.Series[Any]) -> list[str]:
@@ -429,8 +456,10 @@ def _refuse_overflow(encoders: list[Encoder], block: NDArray[np.float32], start:
 
 
 def _of_kind(column: pd.Series[Any], encoder: Encoder) -> pd.Series[Any]:
+    """Return a column if it holds what the encoder was fitted to, or say what it holds."""
     kind = kind_of(column)
-    if kind == encoder.kind:
+    # Of objects of several types, categories by their text, some rows may have only numbers.
+    if kind == encoder.kind or (encoder.kind == "text" and column.dtype == object):
         return column
     import pandas as pd
 
@@ -454,46 +483,11 @@ _KEYS = {"version", "form", "width", "columns", "text", "terms", "notes", "param
 _PARAMETERS = {"scale": bool, "max_categories": int, "max_terms": int, "strict": bool}
 
 
-def describe(fitted: Preprocessor) -> dict[str, Any]:
-    """Return what a preprocessor learned as plain JSON."""
-    return {
-        "version": _VERSION,
-        "form": fitted.form_,
-        "width": fitted.width_,
-        "columns": [_describe_column(encoder) for encoder in fitted.encoders_],
-        "text": fitted.text,
-        "terms": None if fitted.vectorizer_ is None else list(fitted.vectorizer_.vocabulary_),
-        "notes": list(fitted.notes_),
-        "parameters": {name: kind(getattr(fitted, name)) for name, kind in _PARAMETERS.items()},
-    }
-
-
 def _describe_column(encoder: Encoder) -> dict[str, Any]:
     parts = asdict(encoder)
     if isinstance(encoder, CategoryColumn):
         return {"encoder": "category", **parts, "categories": list(encoder.categories)}
     return {"encoder": encoder.kind, **parts}
-
-
-def rebuild(fitted: Preprocessor, description: Mapping[str, Any]) -> None:
-    """Give a preprocessor what a description says, or raise DamagedFileError and leave it as it is."""
-    try:
-        _check(description)
-        encoders = [_encoder(column) for column in description["columns"]]
-        names = [encoder.name for encoder in encoders] + [description["text"]]
-        _demand(len(set(names)) == len(names), "a column stands twice")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DamagedFileError(
-            f"the description of the preprocessing is not one of ours ({error}); train again."
-        ) from error
-    fitted.set_params(text=description["text"], **description["parameters"])
-    fitted.encoders_ = encoders
-    fitted.notes_ = list(description["notes"])
-    fitted.vectorizer_ = None
-    if description["terms"] is not None:
-        fitted.vectorizer_ = DomainVectorizer(fitted.max_terms)
-        fitted.vectorizer_.vocabulary_ = list(description["terms"])
-    fitted.form_, fitted.width_ = description["form"], description["width"]
 
 
 def _demand(condition: bool, what: str) -> None:

@@ -7,14 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from momentalign.errors import InvalidInputError
-from momentalign.tables.arrays import read_archive, read_image_folder, read_svmlight
-from momentalign.tables.delimited import read_delimited, read_parquet
+from momentalign.tables.arrays import read_archive, read_svmlight
+from momentalign.tables.delimited import read_delimited
 from momentalign.tables.encoders import KINDS, Kind
+from momentalign.tables.images import read_image_folder
+from momentalign.tables.labels import LabelType, check_labels, convert_labels, joint_label_type, label_type
 from momentalign.tables.opening import FileFormat, find_format, find_path
-from momentalign.tables.table import LabelKind, Request, Table, check_labels, read_labels
+from momentalign.tables.parquet import read_parquet
+from momentalign.tables.table import Request, Table
 from momentalign.validation import positive_int
 
-__all__ = ["read_chunks", "read_table"]
+__all__ = ["find_label_type", "read_chunks", "read_table"]
 
 _READERS: dict[FileFormat, Callable[[Path, Request], Iterator[Table]]] = {
     "csv": read_delimited,
@@ -23,13 +26,15 @@ _READERS: dict[FileFormat, Callable[[Path, Request], Iterator[Table]]] = {
     "svmlight": read_svmlight,
     "images": read_image_folder,
 }
+# Rows whose labels are looked at together.
+_LABELS = 65_536
 
 
 def read_table(
     path: str | Path,
     *,
     label: str | None = None,
-    label_kind: LabelKind = "classes",
+    regression: bool = False,
     label_required: bool = True,
     id_column: str | None = None,
     columns: Sequence[str] | None = None,
@@ -45,8 +50,8 @@ def read_table(
         CSV or TSV (also compressed), Parquet, npz or npy, svmlight, or a folder of images.
     label
         Column of the labels, set apart; ``"label"`` in an svmlight file and in a folder of images.
-    label_kind
-        ``"classes"`` leaves labels as they are written, ``"numbers"`` makes them float64.
+    regression
+        Whether labels are numbers to predict, float64; if not, they stay as they are written.
     label_required
         Whether a file without the label column is refused; if not, labels that are there are set apart unchecked.
     id_column
@@ -70,17 +75,17 @@ def read_table(
     >>> table.rows["weight"].tolist(), table.labels.tolist()
     ([4.5, 20.0], ['cat', 'dog'])
     """
-    request = Request(None, label, label_required, id_column, columns, _check_kinds(kinds), side)
-    place = find_path(path)
-    parts = _READERS[find_format(place, file_format)](place, request)
-    table = next(parts, None)
+    request = Request(None, label, label_required, id_column, columns, _check_kinds(kinds), positive_int(side, "side"))
+    path = find_path(path)
+    table = next(_READERS[find_format(path, file_format)](path, request), None)
     if table is None:
-        raise InvalidInputError(f"{place} has no rows; give a file with at least one.")
+        raise InvalidInputError(f"{path} has no rows; give a file with at least one.")
     if table.labels is None or label is None:
         return table
+    labels = convert_labels(table.labels, label_type(table.labels))
     if label_required:
-        return replace(table, labels=check_labels(table.labels, label, place, kind=label_kind))
-    return replace(table, labels=read_labels(table.labels))
+        labels = check_labels(labels, label, path, regression=regression)
+    return replace(table, labels=labels)
 
 
 def read_chunks(
@@ -88,6 +93,7 @@ def read_chunks(
     *,
     rows: int = 65_536,
     label: str | None = None,
+    label_as: LabelType | None = None,
     id_column: str | None = None,
     columns: Sequence[str] | None = None,
     kinds: Mapping[str, Kind] | None = None,
@@ -97,10 +103,11 @@ def read_chunks(
 ) -> Iterator[Table]:
     r"""Yield the rows of a file in order, `rows` at a time, never more of them in memory than that.
 
-    Columns of text are numbers, dates or text by the first chunk unless `kinds` says what they are: pass the
-    ``kinds_`` and ``columns_`` of a fitted :class:`~momentalign.tables.preprocess.Preprocessor`. A `label` that
-    is not there is no error. A file without rows is refused unless `rows_required` is False: one of several files of a
-    table may have none, as Spark writes them. The other parameters are those of :func:`read_table`.
+    What a column of text holds is decided by the whole file, which is read once for that, unless `kinds` tells it: pass
+    the ``kinds_`` and ``columns_`` of a fitted :class:`~momentalign.tables.preprocess.Preprocessor`. `label_as` is what
+    :func:`find_label_type` found. A `label` that is not there is no error. A file without rows is refused unless
+    `rows_required` is False: one of several files of a table may have none, as Spark writes them. The other parameters
+    are those of :func:`read_table`.
 
     Examples
     --------
@@ -111,20 +118,32 @@ def read_chunks(
     ...     [len(chunk) for chunk in read_chunks(file, rows=2)]
     [2, 2, 1]
     """
-    positive_int(rows, "rows", example="65536")
-    request = Request(rows, label, False, id_column, columns, _check_kinds(kinds), side)
-    place = find_path(path)
-    parts = _READERS[find_format(place, file_format)](place, request)
-    return _checked(parts, place, rows_required=rows_required)
+    request = Request(
+        positive_int(rows, "rows", example="65536"), label, False, id_column, columns, _check_kinds(kinds),
+        positive_int(side, "side"),
+    )  # fmt: skip
+    path = find_path(path)
+    form = find_format(path, file_format)
+    if label is not None and label_as is None:
+        label_as = find_label_type(path, label, file_format=form)
+    return _chunks(_READERS[form](path, request), path, label_as, rows_required=rows_required)
 
 
-def _checked(parts: Iterator[Table], path: Path, *, rows_required: bool) -> Iterator[Table]:
+def _chunks(parts: Iterator[Table], path: Path, label_as: LabelType | None, *, rows_required: bool) -> Iterator[Table]:
     empty = True
     for part in parts:
         empty = False
-        yield part if part.labels is None else replace(part, labels=read_labels(part.labels))
+        yield part if part.labels is None else replace(part, labels=convert_labels(part.labels, label_as))
     if empty and rows_required:
         raise InvalidInputError(f"{path} has no rows; give a file with at least one.")
+
+
+def find_label_type(path: str | Path, label: str, *, file_format: FileFormat | None = None) -> LabelType | None:
+    """Return what the labels of a whole file are, by one reading of their column; None for numbers of a typed file."""
+    path = find_path(path)
+    request = Request(_LABELS, label, label_required=False, columns=())
+    parts = _READERS[find_format(path, file_format)](path, request)
+    return joint_label_type([label_type(part.labels) for part in parts if part.labels is not None])
 
 
 def _check_kinds(kinds: Mapping[str, Kind] | None) -> Mapping[str, Kind]:

@@ -99,15 +99,15 @@ class DomainVectorizer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=No
             Texts of the target.
         """
         self._refuse_bad_parameters()
-        texts = _read_texts(X, "X")
-        target = [] if X_target is None else _read_texts(X_target, "X_target")
+        texts = _as_texts(X, "X")
+        target = [] if X_target is None else _as_texts(X_target, "X_target")
         self.vocabulary_ = self._most_frequent(chain(texts, target))
         return self
 
     def transform(self, X: Any) -> sparse.csr_matrix:
         """Return a row per text, (texts, terms), CSR of float32."""
         check_is_fitted(self)
-        rows = self._counter(np.float32, self.vocabulary_).transform(_read_texts(X, "X"))
+        rows = self._counter(np.float32, self.vocabulary_).transform(_as_texts(X, "X"))
         if self.weighting == "log":
             rows.data = np.log1p(rows.data)
         elif self.weighting == "binary":
@@ -179,7 +179,7 @@ def _is_pattern(value: object) -> bool:
         return False
 
 
-def _read_texts(texts: Any, name: str) -> list[str]:
+def _as_texts(texts: Any, name: str) -> list[str]:
     """Return texts as a list, or say which of them is none."""
     if isinstance(texts, str):
         raise InvalidTypeError(f"{name} is one text ({texts[:20]!r}); give a list of texts.")

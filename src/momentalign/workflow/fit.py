@@ -21,7 +21,7 @@ from momentalign.files import check_folder
 from momentalign.moments.streaming import Moments
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.tables.read import read_table
-from momentalign.tables.table import LabelKind, Table, quoted
+from momentalign.tables.table import Table, quoted
 from momentalign.training.config import LossName, Optimizer, Task, TrainingConfig
 from momentalign.validation import check_device, positive_int
 from momentalign.workflow.classification import Classes
@@ -102,8 +102,7 @@ def fit_files(
     """
     _refuse_bad_options(method, seeds, max_epochs)
     check_folder(out)
-    kind: LabelKind = "numbers" if regression else "classes"
-    ours = read_table(source, label=label, label_kind=kind, id_column=id_column)
+    ours = read_table(source, label=label, regression=regression, id_column=id_column)
     theirs = _read_target(target, label, target_label, id_column)
     result = fit_tables(
         ours,

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import pyarrow
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
@@ -26,7 +29,7 @@ from momentalign.estimators.regressor import MANNRegressor
 from momentalign.files import whole_file
 from momentalign.moments.streaming import Moments
 from momentalign.networks.shallow import Matrix
-from momentalign.tables.opening import find_path, need
+from momentalign.tables.opening import find_path
 from momentalign.tables.read import read_chunks
 from momentalign.tables.table import Table
 from momentalign.workflow.classification import joined_networks
@@ -59,7 +62,7 @@ class ClassTally:
 
     def columns(self, predictions: Floats) -> dict[str, Any]:
         """Return the columns to write."""
-        pyarrow, classes = need("pyarrow"), self._estimator.classes_
+        classes = self._estimator.classes_
         names = pyarrow.array(classes.tolist())
         columns = {PREDICTION: names.take(pyarrow.array(predictions.argmax(axis=1)))}
         for place, name in enumerate(classes if self._proba else ()):
@@ -90,7 +93,7 @@ class ValueTally:
 
     def columns(self, predictions: Floats) -> dict[str, Any]:
         """Return the column to write."""
-        return {PREDICTION: need("pyarrow").array(predictions)}
+        return {PREDICTION: pyarrow.array(predictions)}
 
     def add(self, predictions: Floats) -> None:
         """Take some rows into mean and range."""
@@ -149,9 +152,8 @@ def _tables(file: IO[bytes], suffix: str) -> Iterator[Write]:
 
 def _writer(file: IO[bytes], suffix: str, schema: Any) -> Any:
     if suffix == ".parquet":
-        return need("pyarrow.parquet").ParquetWriter(file, schema)
-    csv = need("pyarrow.csv")
-    return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=_DELIMITERS[suffix]))
+        return pq.ParquetWriter(file, schema)
+    return arrow_csv.CSVWriter(file, schema, write_options=arrow_csv.WriteOptions(delimiter=_DELIMITERS[suffix]))
 
 
 @contextmanager
@@ -277,6 +279,5 @@ def _chunks(model: TableModel, data: str | Path, id_column: str | None, rows: in
 
 def _columns(table: Table, id_column: str | None, predictions: Mapping[str, Any]) -> Any:
     """Return what is written for some rows: identifiers, predictions, probabilities."""
-    pyarrow = need("pyarrow")
     ids = {} if table.ids is None else {str(id_column): pyarrow.array(table.ids, from_pandas=True)}
     return pyarrow.table({**ids, **predictions})
