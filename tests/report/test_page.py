@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-import os
+import html
+import json
+import math
 import re
-import stat
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,9 +11,87 @@ import pytest
 from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
-from momentalign.report.page import Fact, Section, read_result, render_page, write_page
+from momentalign.report import page as parts
+from momentalign.report.page import Fact, Section, p_value_text, percent, read_result, render_page, write_page
+from momentalign.report.svg import Frame, Picture
 
 STYLE = files("momentalign.report").joinpath("templates", "figure.css").read_text(encoding="utf-8")
+HOSTILE = "<script>alert('x')</script>"
+PICTURE = Picture(10, 10, HOSTILE, Markup("<path/>"))
+
+
+def test_a_page_has_title_lead_facts_sections_and_landmarks():
+    sections = [Section("First part", [Markup("<p>one</p>")]), Section("Second: part", [Markup("<p>two</p>")])]
+    page = render_page("Title", "Lead.", sections, numbers=[Fact("1 %", "name", "note")])
+    assert '<html lang="en">' in page
+    assert re.findall(r"<(h1|h2)[^>]*>(.*?)</", page) == [("h1", "Title"), ("h2", "First part"), ("h2", "Second: part")]
+    addresses = ["first-part", "second-part"]
+    assert re.findall(r'<a href="#([\w-]+)">', page) == re.findall(r'<section id="([\w-]+)"', page) == addresses
+    for landmark in ("header", "nav", "main", "footer"):
+        assert len(re.findall(f"<{landmark}[ >]", page)) == 1
+    assert "<strong>1 %</strong>" in page
+    assert "<p>two</p>" in page
+    assert '<ul class="facts">' not in render_page("t", "l", [])
+
+
+def test_every_string_is_escaped():
+    drawing = parts.Drawing("M0 0", "M1 1", [(3.5, HOSTILE, "start")], HOSTILE)
+    tile = parts.Tile(HOSTILE, HOSTILE, [parts.Answer(HOSTILE, True, HOSTILE)])
+    shown = [
+        parts.text(HOSTILE),
+        parts.heading(HOSTILE),
+        parts.figure(PICTURE, HOSTILE, note=HOSTILE),
+        parts.key([parts.Sign(Markup("<path/>"), HOSTILE)]),
+        parts.toggles([parts.Sign(Markup("<path/>"), HOSTILE, HOSTILE)]),
+        parts.table(HOSTILE, [HOSTILE], [[parts.Cell(HOSTILE)]], footer=[parts.Cell(HOSTILE)]),
+        parts.explorer(Frame(x_range=(0, 1), y_range=(0, 1)), HOSTILE, [HOSTILE], [[parts.Cell(HOSTILE)]], [drawing]),
+        parts.definitions([(HOSTILE, HOSTILE)]),
+        parts.picker([parts.Choice("a", HOSTILE, [parts.Bar("ma-nn", 3)], Markup("<p>panel</p>"))]),
+        parts.sheet(HOSTILE, [parts.tiles(HOSTILE, [tile])]),
+    ]
+    for part in shown:
+        assert "<script" not in part
+        assert "&lt;script&gt;" in part
+    page = render_page(HOSTILE, HOSTILE, [Section(HOSTILE, shown)], numbers=[Fact(HOSTILE, HOSTILE, HOSTILE)])
+    assert page.count("<script") == 1
+
+
+def test_cells_with_values_sort_as_numbers_and_stand_right():
+    cells = [parts.Cell("a", 3), parts.Cell("10 %", 0.1), parts.Cell("none", math.nan)]
+    table = parts.table("t", ["name", "value", "other"], [cells])
+    assert '<th scope="row" data-value="3">a</th>' in table
+    assert '<td class="figure" data-value="0.1">10 %</td>' in table
+    assert '<td class="figure">none</td>' in table
+    heads = re.findall(r'<th scope="col"( class="figure")?><button type="button">(\w+)', table)
+    assert heads == [("", "name"), (' class="figure"', "value"), (' class="figure"', "other")]
+
+
+def test_only_tables_that_can_be_sorted_have_buttons():
+    assert "<button" not in parts.table("t", ["a"], [[parts.Cell("1")]], sortable=False)
+    assert "<button" in parts.table("t", ["a"], [])
+
+
+def test_an_explorer_keeps_its_drawings_in_the_rows():
+    drawings = [parts.Drawing("M0 0", "M1 1", [(3.5, HOSTILE, "start")], HOSTILE), None]
+    rows = [[parts.Cell("a")], [parts.Cell("b")]]
+    part = parts.explorer(Frame(x_range=(0, 1), y_range=(0, 1)), "caption", ["column"], rows, drawings)
+    (attributes,) = re.findall(r"<tr (data-source.*?)>", part)
+    found = {name: html.unescape(value) for name, value in re.findall(r'data-(\w+)="(.*?)"', attributes)}
+    assert (found["source"], found["target"], found["note"]) == ("M0 0", "M1 1", HOSTILE)
+    assert json.loads(found["words"]) == [[3.5, HOSTILE, "start"]]
+    assert part.count("<tr>") == 2
+
+
+@pytest.mark.parametrize(
+    ("p", "expected"),
+    [(0.5, "p = 0.50"), (0.01, "p = 0.01"), (9.4e-30, "p = 9·10⁻³⁰"), (9.9e-7, "p = 1·10⁻⁶"), (0.0, "p < 10⁻⁹⁹")],
+)
+def test_p_values_are_written_plain_or_as_powers(p: float, expected: str):
+    assert p_value_text(p) == expected
+
+
+def test_percent_does_not_break():
+    assert percent(0.8814) == "88.1\xa0%"
 
 
 def colours(block: str) -> dict[str, str]:
@@ -30,31 +109,6 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_a_page_has_title_lead_facts_sections_and_landmarks():
-    sections = [Section("First part", [Markup("<p>one</p>")]), Section("Second: part", [Markup("<p>two</p>")])]
-    page = render_page("Title", "Lead.", sections, numbers=[Fact("1 %", "name", "note")])
-    assert '<html lang="en">' in page
-    assert re.findall(r"<(h1|h2)[^>]*>(.*?)</", page) == [("h1", "Title"), ("h2", "First part"), ("h2", "Second: part")]
-    assert (
-        re.findall(r'<a href="#([\w-]+)">', page)
-        == re.findall(r'<section id="([\w-]+)"', page)
-        == ["first-part", "second-part"]
-    )
-    for landmark in ("header", "nav", "main", "footer"):
-        assert len(re.findall(f"<{landmark}[ >]", page)) == 1
-    assert "<strong>1 %</strong>" in page
-    assert "<p>two</p>" in page
-
-
-def test_title_and_lead_are_escaped():
-    page = render_page("<script>1</script>", "<script>2</script>", [Section("<script>3</script>", [])])
-    assert page.count("<script") == 1
-
-
-def test_a_page_without_facts_has_no_empty_list():
-    assert '<ul class="facts">' not in render_page("t", "l", [])
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_and_lines_stand_out_from_their_ground(scheme: str):
     light, dark = (colours(block) for block in re.split(r"@media screen", STYLE)[:2])
@@ -68,29 +122,20 @@ def test_text_and_lines_stand_out_from_their_ground(scheme: str):
         assert contrast(palette[ink], palette["card"]) >= 3, ink
 
 
-def test_a_page_is_written_whole(tmp_path: Path):
+def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path):
     goal = tmp_path / "page.html"
     assert write_page("<p>ä</p>\n", goal) == goal
     assert goal.read_bytes() == "<p>ä</p>\n".encode()
-    assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
-    if os.name == "posix":
-        assert stat.S_IMODE(goal.stat().st_mode) == 0o644
-
-
-def test_a_failed_write_leaves_the_old_page_and_nothing_else(tmp_path: Path):
-    goal = tmp_path / "page.html"
-    goal.write_text("old", encoding="utf-8")
     with pytest.raises(UnicodeEncodeError):
         write_page("new \ud800", goal)
-    assert goal.read_text(encoding="utf-8") == "old"
+    assert goal.read_bytes() == "<p>ä</p>\n".encode()
     assert [entry.name for entry in tmp_path.iterdir()] == ["page.html"]
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        write_page("new", tmp_path / "page.html" / "inside.html")
 
 
-def test_another_kind_of_result_is_refused():
+def test_a_result_of_another_kind_or_without_a_part_is_refused():
     with pytest.raises(InvalidInputError, match=r"'kind'.*'digits'.*'artificial'"):
         read_result({"kind": "digits"}, "artificial", [])
-
-
-def test_a_missing_part_is_named():
     with pytest.raises(InvalidInputError, match=r"lacks runs, paper;.*momentalign reproduce artificial"):
         read_result({"kind": "artificial", "data": 1}, "artificial", ["data", "runs", "paper"])

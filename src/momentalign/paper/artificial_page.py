@@ -11,21 +11,20 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from momentalign.report.charts import (
-    DIAMOND,
+from momentalign.paper.artificial_figures import (
     DOT,
     MARKS,
     NAMES,
     RING,
     Curve,
     Strip,
-    bars,
     boundary_panel,
     curves,
     most_different,
     strip,
     units_parts,
 )
+from momentalign.report.charts import BarGroup, bars
 from momentalign.report.page import (
     PAPER,
     Cell,
@@ -44,7 +43,7 @@ from momentalign.report.page import (
     toggles,
     version_words,
 )
-from momentalign.report.svg import Picture, line, marks, mosaic, path, standalone
+from momentalign.report.svg import DIAMOND, Picture, line, marks, mosaic, path, standalone
 
 __all__ = ["artificial_page", "figure_3", "figure_4"]
 
@@ -148,7 +147,9 @@ def _orders(result: Result) -> list[Markup]:
     )
     signs = [Sign(path("M2 2h20v10h-20z", f"ma-bar ma-{name}"), long) for name, long in NAMES.items()]
     caption = f"Sum {sum(before):.3f} without alignment, {sum(after):.3f} with it"
-    return [text(words), key(signs), figure(bars(names, before, after, title=title), caption, narrow=True)]
+    groups = [BarGroup(name, pair) for name, *pair in zip(names, before, after, strict=True)]
+    picture = bars(groups, css=("ma-nn", "ma-mann"), title=title)
+    return [text(words), key(signs), figure(picture, caption, narrow=True)]
 
 
 def _training(result: Result) -> list[Markup]:

@@ -12,7 +12,6 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from momentalign.paper.tables import Comparison, Entry, latex, long_task, markdown, rank_words, short_task, signed
-from momentalign.report.charts import DIAMOND
 from momentalign.report.page import (
     PAPER,
     Cell,
@@ -29,7 +28,7 @@ from momentalign.report.page import (
     text,
     version_words,
 )
-from momentalign.report.svg import Frame, Picture, axes, label, marks, path, rule, ticks
+from momentalign.report.svg import DIAMOND, Frame, Picture, axes, label, marks, path, rule, ticks
 
 __all__ = ["KEYS", "Words", "comparison_page", "settings_words"]
 

@@ -17,8 +17,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from momentalign.paper.comparison_page import Words, comparison_page
+from momentalign.paper.sprites import sprite
 from momentalign.paper.tables import DIGITS, Comparison, compare, long_task
-from momentalign.report.charts import sprite
 from momentalign.report.page import (
     Answer,
     Bar,

@@ -1,7 +1,4 @@
-"""The page of a fit: what the model is, what shifted between the domains, and how far alignment brought them.
-
-The pictures of a fit: signed shifts of features, and pairs of shares.
-"""
+"""The page of a fit: what the model is, what shifted between the domains, and how far alignment brought them."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from momentalign.report.charts import bars, density_panel
+from momentalign.report.charts import BarGroup, bars, density_panel
 from momentalign.report.page import (
     PAPER,
     Cell,
@@ -19,6 +16,7 @@ from momentalign.report.page import (
     Section,
     Sign,
     definitions,
+    domains_key,
     figure,
     heading,
     key,
@@ -30,58 +28,9 @@ from momentalign.report.page import (
     text,
     version_words,
 )
-from momentalign.report.svg import Frame, Picture, label, line, number, path, rule
+from momentalign.report.svg import path
 
-__all__ = ["fit_page", "paired_bars", "shift_bars"]
-
-_LONGEST = 18
-_THICK = 14
-
-
-def shift_bars(shifts: Sequence[tuple[str, float]], *, title: str) -> Picture:
-    """Draw one bar per feature, to the left of a common line where it shifted down, to the right where up."""
-    size = max(*(abs(value) for _, value in shifts), 1e-12)
-    low = -size if any(value < 0 for _, value in shifts) else 0.0
-    high = size if any(value > 0 for _, value in shifts) or not low else 0.0
-    frame = _frame((low, high), rows=len(shifts), row=24, left=180)
-    zero = float(frame.x(0.0))
-    parts = []
-    for place, (name, value) in enumerate(shifts):
-        middle, end = frame.top + 24 * (place + 0.5), float(frame.x(value))
-        parts.append(label(132, middle + 4, _short(name), anchor="end"))
-        parts.append(_bar(min(zero, end), middle - _THICK / 2, abs(end - zero), "ma-target"))
-        side = -6 if value < 0 else 6
-        parts.append(label(end + side, middle + 4, f"{value:+.2f}", anchor="end" if value < 0 else "start"))
-    parts.append(rule(zero, frame.top, zero, frame.floor, "ma-axis"))
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
-
-
-def paired_bars(shares: Sequence[tuple[str, float, float]], *, title: str) -> Picture:
-    """Draw two bars per name, the source's above the target's, in percent."""
-    frame = _frame((0.0, max(max(pair) for _, *pair in shares)), rows=len(shares), row=44, left=142)
-    parts = []
-    for place, (name, *pair) in enumerate(shares):
-        middle = frame.top + 44 * (place + 0.5)
-        parts.append(label(frame.left - 10, middle + 4, _short(name), anchor="end"))
-        for shift, value, css in zip((-_THICK - 1, 1), pair, ("ma-source", "ma-target"), strict=True):
-            end = float(frame.x(value))
-            parts.append(_bar(frame.left, middle + shift, end - frame.left, css))
-            parts.append(label(end + 6, middle + shift + 11, f"{100 * value:.1f} %", anchor="start"))
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
-
-
-def _frame(x_range: tuple[float, float], *, rows: int, row: int, left: float) -> Frame:
-    return Frame(x_range=x_range, y_range=(0, 1), left=left, right=62, top=4, bottom=4, height=row * rows + 8)
-
-
-def _bar(x: float, y: float, width: float, css: str) -> Markup:
-    """Return one bar, a hair wide at least."""
-    return path(f"M{number(x)} {number(y)}h{number(max(width, 1))}v{_THICK}H{number(x)}z", f"ma-bar {css}")
-
-
-def _short(words: str) -> str:
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 1]}…"
-
+__all__ = ["fit_page"]
 
 Result = Mapping[str, Any]
 
@@ -311,7 +260,9 @@ def _orders(result: Result) -> list[Markup]:
     signs = [Sign(path("M2 2h20v10h-20z", f"ma-bar ma-{name}"), words) for name, words in NAMES.items()]
     words = "The difference of the means of the hidden activations first, then of central moments about each mean."
     caption = f"Sum {sum(before):.3f} before, {sum(after):.3f} after"
-    return [text(words), key(signs), figure(bars(names, before, after, title=title), caption, narrow=True)]
+    groups = [BarGroup(name, pair) for name, *pair in zip(names, before, after, strict=True)]
+    picture = bars(groups, css=("ma-nn", "ma-mann"), title=title)
+    return [text(words), key(signs), figure(picture, caption, narrow=True)]
 
 
 def _shifted(result: Result) -> list[Markup]:
@@ -327,7 +278,8 @@ def _shifted(result: Result) -> list[Markup]:
         for one in shifted
     ]
     columns = ["Feature", "Mean shift", "Deviation ratio"]
-    picture = shift_bars([(one["name"], one["mean_shift"]) for one in shifted], title=title)
+    groups = [BarGroup(one["name"], [one["mean_shift"]]) for one in shifted]
+    picture = bars(groups, css=["ma-target"], title=title, write="{:+.2f}".format)
     return [text(words), row([figure(picture), table("Most shifted features", columns, rows)], least="20rem")]
 
 
@@ -357,7 +309,8 @@ def _shares(result: Result) -> list[Markup]:
     title = "Shares of classes: " + "; ".join(
         f"{one['class']} {percent(one['source'])} in the source, {percent(one['target'])} predicted" for one in shares
     )
-    picture = paired_bars([(one["class"], one["source"], one["target"]) for one in shares], title=title)
+    groups = [BarGroup(one["class"], [one["source"], one["target"]]) for one in shares]
+    picture = bars(groups, css=("ma-source", "ma-target"), title=title, write=percent)
     signs = [
         Sign(path("M2 2h20v10h-20z", "ma-bar ma-source"), "source"),
         Sign(path("M2 2h20v10h-20z", "ma-bar ma-target"), "target, predicted"),
@@ -395,7 +348,7 @@ def _units(result: Result) -> list[Markup]:
         return []
     parts = [
         text("How strongly the units whose means differ most answer to source and to target rows."),
-        key([Sign(line([2, 22], [7, 7], f"ma-line ma-{domain}"), domain) for domain in ("source", "target")]),
+        domains_key(),
     ]
     for name, words in NAMES.items():
         panels = [_unit(one, words) for one in result["units"] if one["network"] == name]

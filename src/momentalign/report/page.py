@@ -1,8 +1,7 @@
-"""One self-contained HTML page: a title, a lead sentence, facts and sections; style, script and figures inside.
+"""One self-contained HTML page, and the parts it is put together from: text, facts, figures, keys, tables, pickers.
 
-The building blocks of a page: text, facts, figures, keys, tables, a picker, an explorer, each a few lines of HTML.
-
-The HTML stands in ``templates/parts.html``; every value is escaped there, so any string may be shown.
+Style, script and figures stand inside the page. The HTML comes from ``templates/page.html`` and
+``templates/parts.html``; every value is escaped there, so any string may be shown.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from momentalign.files import replace_file
 from momentalign.report.svg import Frame, Picture
 
 __all__ = [
-    "ENVIRONMENT",
     "PAPER",
     "Answer",
     "Bar",
@@ -33,11 +31,13 @@ __all__ = [
     "Sign",
     "Tile",
     "definitions",
+    "domains_key",
     "explorer",
-    "facts",
     "figure",
     "heading",
     "key",
+    "macro",
+    "p_value_text",
     "percent",
     "picker",
     "read_result",
@@ -52,13 +52,22 @@ __all__ = [
     "write_page",
 ]
 
-ENVIRONMENT = Environment(
-    loader=PackageLoader("momentalign.report"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
+PAPER = Markup(
+    '<a href="https://doi.org/10.1016/j.ins.2019.01.025">Zellinger et al., Information Sciences 483 (2019), 174-191</a>'
 )
+"""The paper whose figures the pages redraw; the only address a page points to."""
+
+
+class Section(NamedTuple):
+    """A headed part of a page."""
+
+    title: str
+    parts: Sequence[Markup]
+
+    @property
+    def anchor(self) -> str:
+        """The title as an address within the page."""
+        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
 
 
 class Fact(NamedTuple):
@@ -67,6 +76,112 @@ class Fact(NamedTuple):
     value: str
     name: str
     note: str = ""
+
+
+def render_page(
+    title: str,
+    lead: str,
+    sections: Sequence[Section],
+    *,
+    numbers: Iterable[Fact] = (),
+) -> str:
+    """Return the page as text; the same arguments give the same bytes.
+
+    Parameters
+    ----------
+    title, lead
+        The heading and the one sentence that says what was found; both are escaped.
+    sections
+        What the page shows, in order; the parts come from :mod:`momentalign.report.page`.
+    numbers
+        The few numbers to remember, shown under the lead.
+
+    Examples
+    --------
+    >>> page = render_page("A < B", "One sentence.", [Section("First part", [Markup("<p>Text.</p>")])])
+    >>> "<h1>A &lt; B</h1>" in page, 'id="first-part"' in page
+    (True, True)
+    """
+    page = _TEMPLATES.get_template("page.html")
+    return page.render(title=title, lead=lead, facts=list(numbers), sections=sections)
+
+
+def write_page(page: str, path: str | os.PathLike[str]) -> Path:
+    """Write a page whole or not at all and return its path."""
+    goal = Path(path)
+    try:
+        replace_file(goal, page.encode())
+    except OSError as error:
+        raise InvalidInputError(
+            f"{goal} cannot be written ({error.strerror}); give a path in a folder that can be written to."
+        ) from error
+    return goal
+
+
+def read_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> None:
+    """Refuse a result of another kind or one that lacks something the page shows."""
+    if result.get("kind") != kind:
+        raise InvalidInputError(
+            f"result['kind'] is {result.get('kind')!r}, but this page shows {kind!r}; pass that result."
+        )
+    missing = [key for key in keys if key not in result]
+    if missing:
+        raise InvalidInputError(
+            f"result lacks {', '.join(missing)}; run `momentalign reproduce {kind}` again to get all."
+        )
+
+
+def percent(share: float) -> str:
+    """Write a share in percent with one decimal and a space that does not break.
+
+    Examples
+    --------
+    >>> percent(0.8814).replace(chr(160), " ")
+    '88.1 %'
+    """
+    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+
+
+def p_value_text(p: float) -> str:
+    """Write a p-value: plain when large, as a power of ten when small.
+
+    Examples
+    --------
+    >>> p_value_text(0.25), p_value_text(3.2e-7), p_value_text(0.0)
+    ('p = 0.25', 'p = 3·10⁻⁷', 'p < 10⁻⁹⁹')
+    """
+    if p >= 0.01:
+        return f"p = {p:.2f}"
+    if p < 1e-99:
+        return "p < 10⁻⁹⁹"
+    digits, power = f"{p:.0e}".split("e")
+    return f"p = {digits}·10" + str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+
+
+def version_words(versions: Mapping[str, str]) -> str:
+    """Write names and versions in one line.
+
+    Examples
+    --------
+    >>> version_words({"momentalign": "0.1.0", "numpy": "2.4.6"})
+    'momentalign 0.1.0, numpy 2.4.6'
+    """
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def macro(name: str, template: str = "parts.html") -> Callable[..., Markup]:
+    """Return a macro of a template of pages."""
+    return cast(Callable[..., Markup], getattr(_TEMPLATES.get_template(template).module, name))
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("momentalign.report"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"percent": percent, "p_value_text": p_value_text}
 
 
 class Sign(NamedTuple):
@@ -127,50 +242,39 @@ class Tile(NamedTuple):
     answers: Sequence[Answer] = ()
 
 
-def percent(share: float) -> str:
-    """Write a share in percent with one decimal and a space that does not break.
-
-    Examples
-    --------
-    >>> percent(0.8814).replace(chr(160), " ")
-    '88.1 %'
-    """
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
-
-
 def text(words: str | Markup) -> Markup:
     """Return a paragraph."""
-    return _macro("text")(words)
+    return macro("text")(words)
 
 
 def heading(words: str) -> Markup:
     """Return a heading inside a section."""
-    return _macro("heading")(words)
-
-
-def facts(entries: Iterable[Fact]) -> Markup:
-    """Return a row of cards with one large number each."""
-    return _macro("facts")(list(entries))
+    return macro("heading")(words)
 
 
 def figure(picture: Picture, caption: str = "", *, note: str = "", narrow: bool = False) -> Markup:
     """Return a picture on a card under its caption; a `narrow` one is no wider than the text."""
-    return _macro("figure")(picture, caption, note, "narrow" if narrow else "")
+    return macro("figure")(picture, caption, note, "narrow" if narrow else "")
 
 
 def row(parts: Sequence[Markup], *, least: str = "20rem", css: str = "") -> Markup:
     """Set parts side by side while each keeps the width `least`, one under the other on a phone."""
-    return _macro("row")(parts, least, css)
+    return macro("row")(parts, least, css)
 
 
 def key(entries: Sequence[Sign]) -> Markup:
     """Return what the inks of a figure stand for."""
-    return _macro("key")(entries)
+    return macro("key")(entries)
+
+
+def domains_key() -> Markup:
+    """Return the key of the lines of source and target."""
+    return macro("domains")()
 
 
 def toggles(entries: Sequence[Sign]) -> Markup:
     """Return a key whose entries show and hide their layer in all figures of the section."""
-    return _macro("toggles")(entries)
+    return macro("toggles")(entries)
 
 
 def table(
@@ -186,7 +290,7 @@ def table(
 
     A `tall` box is no higher than most of the screen.
     """
-    return _macro("table")(caption, columns, rows, footer, sortable, tall)
+    return macro("table")(caption, columns, rows, footer, sortable, tall)
 
 
 def explorer(
@@ -200,116 +304,24 @@ def explorer(
 
     Without scripts the table stands alone. The drawings have the size of `frame`.
     """
-    return _macro("explorer")(frame, caption, columns, rows, drawings)
+    return macro("explorer")(frame, caption, columns, rows, drawings)
 
 
 def definitions(pairs: Iterable[tuple[str, str | Markup]]) -> Markup:
     """Return names and what they are."""
-    return _macro("definitions")(list(pairs))
+    return macro("definitions")(list(pairs))
 
 
 def sheet(address: str, parts: Sequence[Markup]) -> Markup:
     """Put parts on one picture, a row of images; :func:`tiles` among them show its images one by one."""
-    return _macro("sheet")(address, parts)
+    return macro("sheet")(address, parts)
 
 
 def tiles(caption: str, entries: Sequence[Tile]) -> Markup:
     """Return the images of the sheet around, with words below each."""
-    return _macro("tiles")(caption, entries)
+    return macro("tiles")(caption, entries)
 
 
 def picker(choices: Sequence[Choice]) -> Markup:
     """Return buttons that show one panel at a time; without scripts all panels stand one under the other."""
-    return _macro("picker")(choices)
-
-
-def _macro(name: str) -> Callable[..., Markup]:
-    """Return a macro of ``templates/parts.html``."""
-    return cast(Callable[..., Markup], getattr(ENVIRONMENT.get_template("parts.html").module, name))
-
-
-PAPER = Markup(
-    '<a href="https://doi.org/10.1016/j.ins.2019.01.025">Zellinger et al., Information Sciences 483 (2019), 174-191</a>'
-)
-"""The paper whose figures the pages redraw; the only address a page points to."""
-
-
-class Section(NamedTuple):
-    """A headed part of a page."""
-
-    title: str
-    parts: Sequence[Markup]
-
-    @property
-    def anchor(self) -> str:
-        """The title as an address within the page."""
-        return re.sub(r"[^a-z0-9]+", "-", self.title.lower()).strip("-")
-
-
-def render_page(
-    title: str,
-    lead: str,
-    sections: Sequence[Section],
-    *,
-    numbers: Iterable[Fact] = (),
-) -> str:
-    """Return the page as text; the same arguments give the same bytes.
-
-    Parameters
-    ----------
-    title, lead
-        The heading and the one sentence that says what was found; both are escaped.
-    sections
-        What the page shows, in order; the parts come from :mod:`momentalign.report.page`.
-    numbers
-        The few numbers to remember, shown under the lead.
-
-    Examples
-    --------
-    >>> page = render_page("A < B", "One sentence.", [Section("First part", [Markup("<p>Text.</p>")])])
-    >>> "<h1>A &lt; B</h1>" in page, 'id="first-part"' in page
-    (True, True)
-    """
-    entries = list(numbers)
-    return ENVIRONMENT.get_template("page.html").render(
-        title=title,
-        lead=lead,
-        facts=facts(entries) if entries else "",
-        sections=sections,
-    )
-
-
-def write_page(page: str, path: str | os.PathLike[str]) -> Path:
-    """Write a page whole or not at all and return its path."""
-    goal = Path(path)
-    try:
-        replace_file(goal, page.encode())
-    except OSError as error:
-        raise InvalidInputError(
-            f"{goal} cannot be written ({error.strerror}); give a place in a folder that can be."
-        ) from error
-    return goal
-
-
-def read_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> None:
-    """Refuse a result of another kind or one that lacks something the page shows."""
-    if result.get("kind") != kind:
-        raise InvalidInputError(
-            f"result['kind'] is {result.get('kind')!r}, but this page shows {kind!r}; pass that result."
-        )
-    missing = [key for key in keys if key not in result]
-    if missing:
-        raise InvalidInputError(
-            f"result lacks {', '.join(missing)}; run `momentalign reproduce {kind}` again to get all."
-        )
-
-
-def version_words(versions: Mapping[str, str]) -> str:
-    """Write names and versions in one line.
-
-    Examples
-    --------
-    >>> version_words({"momentalign": "0.1.0", "numpy": "2.4.6"})
-    'momentalign 0.1.0, numpy 2.4.6'
-    """
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
+    return macro("picker")(choices)

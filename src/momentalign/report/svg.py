@@ -17,6 +17,7 @@ from markupsafe import Markup, escape
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "DIAMOND",
     "Frame",
     "Picture",
     "area",
@@ -35,6 +36,9 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+
+DIAMOND = "m0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z"
+"""A stroke for :func:`marks`."""
 
 
 @dataclass(frozen=True, kw_only=True)

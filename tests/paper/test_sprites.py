@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from momentalign.errors import InvalidInputError
-from momentalign.report.charts import png, sprite
+from momentalign.paper.sprites import png, sprite
 
 
 def read(content):
