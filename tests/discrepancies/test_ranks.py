@@ -12,7 +12,6 @@ import momentalign as ma
 from momentalign.discrepancies import distributed as ranks
 from momentalign.discrepancies.distributed import joined_cmd, joined_range, read_group
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.sample import sample_moments
 
 EPS = torch.finfo(torch.float64).eps
 WHERE = ": another rank holds NaN or infinite values, a domain has no rows on any rank, or powers overflow "
@@ -80,12 +79,18 @@ def test_the_shift_is_the_joined_mean_rounded(rng, world):
     assert shifts.equal(torch.stack([source.double().mean(0), target[:7].double().mean(0)]).float())
 
 
-@pytest.mark.parametrize("order", [2, 4, 6])
-def test_moments_have_the_sizes_they_have_in_one_process(rng, order):
-    samples = torch.tensor(rng.random((2, 9, 3)))
-    moments = sample_moments(samples, order)
-    central = torch.cat([torch.zeros(2, 1, 3), moments.central], 1)
-    torch.testing.assert_close(ranks._magnitudes(central), moments.magnitude, rtol=1e-13, atol=0.0)
+def test_a_loss_that_joins_ranks_afterwards_computes_the_joined_distance_or_refuses(pair, world):
+    """What the constructor refuses is refused here too: it was computed of each shard by itself."""
+    source, target = pair(8, 6, 3)
+    loss = ma.CMDLoss(3, cross=2)
+    loss.join_ranks(world)
+    torch.testing.assert_close(loss(source, target).detach(), ma.cmd(source, target, n_moments=3, cross=2))
+    torch.testing.assert_close(
+        loss.orders(source, target).detach(), ma.cmd_terms(source, target, n_moments=3, cross=2), rtol=1e-12, atol=0.0
+    )
+    for settings in ({"unbiased": True}, {"cross": 3}):
+        with pytest.raises(InvalidInputError, match="joined batches of several processes have"):
+            ma.CMDLoss(3, **settings).join_ranks(world)
 
 
 def joined(source, target, group, *, n_moments=2, cross=1):
@@ -170,12 +175,12 @@ def test_what_ranks_cannot_do_is_refused(world):
         (
             (world, 3, False),
             InvalidInputError,
-            "process_group needs cross=1 or cross=2, got cross=3; lower cross.",
+            "joined batches of several processes have cross=1 or cross=2, got cross=3; lower cross.",
         ),
         (
             (world, 1, True),
             InvalidInputError,
-            "process_group has no unbiased estimate, got unbiased=True; set unbiased=False.",
+            "joined batches of several processes have no unbiased estimate; set unbiased=False.",
         ),
     ]
     for (group, cross, unbiased), error, words in cases:

@@ -2,12 +2,16 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 import momentalign as ma
+from momentalign.discrepancies._cpu import CPUBackend
 from momentalign.discrepancies.central_moment import stacked_terms
 from momentalign.moments.sample import guarded_norm, guarded_root
+from momentalign.training.distance_loops import CMD, add_distance
 
 DTYPES = [torch.float32, torch.float64]
 CROSS = [1, 2, 3]
@@ -143,6 +147,59 @@ def test_a_term_is_noise_up_to_32_last_digits_of_its_size(other, order, cross, d
     for share, is_noise in ((0.85, True), (1.15, False)):
         terms = stacked_terms(sample, other(sample[:2], share * level), order, cross=cross)
         assert (terms[order - 1] == 0) == is_noise
+
+
+def _joined(source, target):
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        return ma.CMDLoss(process_group=dist.group.WORLD).orders(source, target).detach().numpy()
+    finally:
+        dist.destroy_process_group()
+
+
+def _trained(source, target):
+    hidden = torch.cat([source, target]).float().numpy()
+    gradient = np.empty_like(hidden)
+    return add_distance(hidden, len(source), len(hidden), 2, CMD, 1.0, 5, 1.0, 1.0, gradient)
+
+
+PATHS = {
+    "plain torch": lambda s, t: ma.cmd_terms(s, t).numpy(),
+    "arrays": lambda s, t: ma.cmd_terms(s.numpy(), t.numpy()),
+    "all cross-moments": lambda s, t: ma.cmd_terms(s[:, :1], t[:, :1], cross=5).numpy(),
+    "compiled": lambda s, t: CPUBackend().terms(s, t, 5, 1.0)[0].numpy()[:5],
+    "streaming": lambda s, t: ma.Moments().update(s).cmd_terms(ma.Moments().update(t)),
+    "ranks": _joined,
+    "several domains": lambda s, t: ma.multi_domain_cmd([s], [t]).item(),
+    "training": _trained,
+}
+# Decades of the values, as powers of two: a scale that is exact.
+DECADES = {torch.float32: range(-20, 21, 4), torch.float64: range(-100, 180, 20)}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("path", PATHS)
+def test_terms_are_exact_over_many_decades(rng, oracle, path, dtype):
+    """A level that overflows makes no noise of a term, nor of its gradient."""
+    samples = [torch.tensor(rng.normal(size=(30, 2)) ** power + 2.0, dtype=dtype) for power in (1, 2)]
+    columns = 1 if path == "all cross-moments" else 2
+    expected = np.array(oracle.cmd_terms(*(oracle.exact(sample[:, :columns].tolist()) for sample in samples), 5))
+    for power in DECADES[dtype] if path != "training" else DECADES[torch.float32]:
+        terms = expected * 2.0 ** (power * np.arange(1, 6))
+        found = PATHS[path](*(sample * 2.0**power for sample in samples))
+        tolerance = 1e-4 if dtype == torch.float32 or path == "training" else 1e-9
+        np.testing.assert_allclose(found, terms if np.ndim(found) else terms.sum(), rtol=tolerance)
+
+
+@pytest.mark.parametrize(("deviation", "dtype"), [(5e3, torch.float32), (1e35, torch.float64), (1e60, torch.float64)])
+def test_large_values_of_a_small_sample_have_their_terms_and_gradients(rng, deviation, dtype):
+    source, target = (torch.tensor(rng.normal(size=(200, 3)) ** power, dtype=dtype) for power in (1, 3))
+    expected = ma.cmd_terms(source, target).double() * deviation ** torch.arange(1, 6).double()
+    found = ma.cmd_terms(deviation * source, deviation * target).double()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=0.0)
+    _, gradient = _gradient(deviation * source, deviation * target)
+    assert torch.isfinite(gradient).all()
+    assert gradient.abs().max() > deviation**4
 
 
 def test_a_guarded_norm_is_a_norm_above_its_level():

@@ -56,3 +56,17 @@ def test_no_rows_and_all_weights_times_a_number():
     half = scaled(rows, 0.5)
     assert (half.count, half.sums.tolist(), half.products.tolist()) == (1.0, [[1, 0], [0, 0]], [[1, 0], [0, 0]])
     assert scaled(no_rows(2, 3, crossed=False), 0.5).products is None
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_products_of_sparse_columns_far_from_zero_keep_their_digits(rng, weighted):
+    """Full columns at an offset, one that is filled by a third, and one about zero: covariances as of dense rows."""
+    rows = 1e8 + rng.normal(size=(500, 4))
+    rows[:, 2] *= rng.random(500) < 0.3
+    rows[:, 3] = rng.normal(size=500) * (rng.random(500) < 0.5)
+    weights = rng.random(500) * (rng.random(500) < 0.9) if weighted else None
+    dense = dense_sums(rows, weights, 3, crossed=True)
+    found = sparse_sums(sparse.csr_matrix(rows), weights, 3, crossed=True)
+    sizes = np.sqrt(np.outer(dense.sums[0], dense.sums[0]))
+    np.testing.assert_allclose(found.sums[0], dense.sums[0], rtol=1e-9)
+    np.testing.assert_allclose(found.products / sizes, dense.products / sizes, rtol=0.0, atol=1e-9)

@@ -10,8 +10,8 @@ Which path computes the marginal terms of the CMD: fused loops where they fit, p
 
 from __future__ import annotations
 
-import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Protocol, cast
@@ -31,27 +31,37 @@ _EPSILONS = {"f": float(np.finfo(np.float32).eps), "d": float(np.finfo(np.float6
 
 
 class _Buffers:
-    """Arrays for gradients, taken again once nobody refers to them: fresh memory costs more than a gradient itself.
+    """Memory for gradients, used again once a gradient is gone: fresh memory costs more than a gradient itself.
 
-    Only arrays of middle size are kept, a few of them. Small ones cost nothing, and for large ones numpy asks for large
-    pages.
+    Every gradient is a view of its own, whose end gives the memory back. Only arrays of middle size are kept, a few of
+    them. Small ones cost nothing, and for large ones numpy asks for large pages.
     """
 
     def __init__(self) -> None:
-        self._kept: list[NDArray[Any]] = []
-        self._lock = threading.Lock()
+        self._free: list[NDArray[Any]] = []
+        self._lent: dict[int, weakref.ref[Any]] = {}
+        # The end of a view may be noticed anywhere, also while this thread holds the lock.
+        self._lock = threading.RLock()
 
     def take(self, like: NDArray[Any]) -> NDArray[Any]:
         """Return an array of that shape and type with any content."""
         if not SMALLEST_KEPT <= like.nbytes <= LARGEST_KEPT:
             return np.empty_like(like)
         with self._lock:
-            for array in self._kept:
-                # The list, the loop and the call refer to it; a tensor that lives in it would be one more.
-                if array.shape == like.shape and array.dtype == like.dtype and sys.getrefcount(array) <= 3:
-                    return array
-            self._kept = [*self._kept[-KEPT + 1 :], np.empty_like(like)]
-            return self._kept[-1]
+            fits = [index for index, array in enumerate(self._free) if _alike(array, like)]
+            memory = self._free.pop(fits[-1]) if fits else np.empty_like(like)
+            view = memory[...]
+            self._lent[id(memory)] = weakref.ref(view, lambda _: self._take_back(memory))
+        return view
+
+    def _take_back(self, memory: NDArray[Any]) -> None:
+        with self._lock:
+            del self._lent[id(memory)]
+            self._free = [*self._free[-KEPT + 1 :], memory]
+
+
+def _alike(array: NDArray[Any], other: NDArray[Any]) -> bool:
+    return array.shape == other.shape and array.dtype == other.dtype
 
 
 _BUFFERS = _Buffers()

@@ -9,6 +9,7 @@ Orders 1 to 5; higher ones take plain torch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -51,22 +52,26 @@ class CUDABackend:
             # Half precision waits: a loss scale has to be there before its small gradients are rounded.
             wanted = [bool(need) and source.dtype == torch.float32 for need in ahead]
             found = [torch.empty_like(sample) if need else None for sample, need in zip(samples, wanted, strict=True)]
-            kernels.small_terms[(1,)](
-                source, target, rows, others, width, 1.0 / scale, LEVEL, order, statistics, terms,
-                *_outputs(found, source), *wanted, ROWS, COLUMNS,
-            )  # fmt: skip
+            with _on_device_of(source):
+                kernels.small_terms[(1,)](
+                    source, target, rows, others, width, 1.0 / scale, LEVEL, order, statistics, terms,
+                    *_outputs(found, source), *wanted, ROWS, COLUMNS,
+                )  # fmt: skip
             return terms, _Ready(found) if any(wanted) else statistics
         blocks = _ceil_div(width, COLUMNS)
         chunks = max(1, min(PROGRAMS // (2 * blocks), _ceil_div(max(rows, others), 4 * ROWS)))
         partial = torch.empty(2 * chunks * kernels.POWERS * width, dtype=torch.float32, device=source.device)
         squares = torch.empty(2 * 5 * blocks, dtype=torch.float64, device=source.device)
-        kernels.power_sums[(chunks, blocks, 2)](
-            source, target, rows, others, width, 1.0 / scale, statistics, partial, chunks, ROWS, COLUMNS
-        )
-        kernels.merge[(blocks,)](
-            partial, rows, others, width, 1.0 / scale, statistics, squares, chunks, blocks, COLUMNS
-        )
-        kernels.norms_of[(1,)](squares, blocks, LEVEL, order, width, statistics, terms, 1 << (blocks - 1).bit_length())
+        with _on_device_of(source):
+            kernels.power_sums[(chunks, blocks, 2)](
+                source, target, rows, others, width, 1.0 / scale, statistics, partial, chunks, ROWS, COLUMNS
+            )
+            kernels.merge[(blocks,)](
+                partial, rows, others, width, 1.0 / scale, statistics, squares, chunks, blocks, COLUMNS
+            )
+            kernels.norms_of[(1,)](
+                squares, blocks, LEVEL, order, width, statistics, terms, 1 << (blocks - 1).bit_length()
+            )
         return terms, statistics
 
     def gradients(
@@ -90,11 +95,17 @@ class CUDABackend:
         blocks = _ceil_div(width, columns)
         chunks = max(1, min(GRADIENT_PROGRAMS // blocks, _ceil_div(longest, lines)))
         stride = upstream.stride(0) if upstream.ndim else 0
-        kernels.gradients[(chunks, blocks, 2)](
-            source, target, rows, others, width, 1.0 / scale, statistics, upstream, stride, order,
-            *_outputs(found, source), needed[0], needed[1], chunks, lines, columns,
-        )  # fmt: skip
+        with _on_device_of(source):
+            kernels.gradients[(chunks, blocks, 2)](
+                source, target, rows, others, width, 1.0 / scale, statistics, upstream, stride, order,
+                *_outputs(found, source), needed[0], needed[1], chunks, lines, columns,
+            )  # fmt: skip
         return found
+
+
+def _on_device_of(sample: Tensor) -> AbstractContextManager[Any]:
+    """Launches go to the device that is current, whatever their arguments lie on."""
+    return torch.cuda.device(sample.device) if sample.is_cuda else nullcontext()
 
 
 def _outputs(gradients: list[Tensor | None], unused: Tensor) -> list[Tensor]:

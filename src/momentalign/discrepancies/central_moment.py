@@ -29,7 +29,7 @@ from torch import Tensor
 from momentalign.discrepancies._cpu import fast_terms
 from momentalign.discrepancies.base import Compiled, Constants, DistanceLoss, Interval, Stacked, StackedDomains
 from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
-from momentalign.discrepancies.distributed import joined_cmd, joined_range, read_group
+from momentalign.discrepancies.distributed import joined_cmd, joined_range, joined_terms, read_group
 from momentalign.discrepancies.domain_pairs import Between, DomainWeights
 from momentalign.discrepancies.several_domains import stacked_domains
 from momentalign.discrepancies.unbiased import unbiased_terms
@@ -373,14 +373,14 @@ class CMDLoss(DistanceLoss):
             return cmd_terms(
                 source, target, n_moments=self.n_moments, interval=interval, cross=self.cross, unbiased=self.unbiased
             )
-        scale = check_interval(interval)
-        sums = [
-            joined_cmd(
-                source, target, n_moments=order, scale=scale, cross=min(order, self.cross), group=self.process_group
-            )
-            for order in range(1, self.n_moments + 1)
-        ]
-        return torch.stack(sums).diff(prepend=sums[0].new_zeros(1))
+        return joined_terms(
+            source,
+            target,
+            n_moments=self.n_moments,
+            scale=check_interval(interval),
+            cross=self.cross,
+            group=self.process_group,
+        )
 
     def join_ranks(self, group: dist.ProcessGroup | None) -> None:
         """Compute the distance of the batch that the processes of a group have together."""

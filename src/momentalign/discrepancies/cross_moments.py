@@ -29,12 +29,13 @@ from torch import Tensor
 
 from momentalign.discrepancies._cpu import is_ordinary
 from momentalign.moments.loops import compiled
-from momentalign.moments.sample import ROUNDING_ERRORS, guarded_norm, guarded_root, monomials
+from momentalign.moments.sample import ROUNDING_ERRORS, guarded_norm, guarded_root, level_of, monomials
 
 __all__ = [
     "add_kernels",
     "cross_variance_norm",
     "monomial_norms",
+    "norm_of_covariances",
     "slopes_in_place",
     "squares_and_sizes",
     "squares_gradient",
@@ -245,13 +246,21 @@ def cross_variance_norm(source: Tensor, target: Tensor) -> Tensor:
     rows, others, width = source.shape[-2], target.shape[-2], source.shape[-1]
     if rows + others < width:
         return guarded_root(*_cross_variance_square(source, target)).to(source.dtype)
-    difference = _covariance(source) - _covariance(target)
+    variance = source.detach().square().mean(-2).sum(-1) + target.detach().square().mean(-2).sum(-1)
+    return norm_of_covariances(_covariance(source) - _covariance(target), variance, rows=max(rows, others))
+
+
+def norm_of_covariances(difference: Tensor, variance: Tensor, *, rows: float | Tensor) -> Tensor:
+    """Return the norm of a difference of covariance matrices over all x_i x_j, i <= j; zero where it is noise.
+
+    `variance` is the sum of the variances of both samples, `rows` the number of rows of the larger one.
+    """
     # Off-diagonal entries stand in the matrix twice and count once.
     once = torch.full_like(difference, math.sqrt(0.5))
     once.diagonal(dim1=-2, dim2=-1).fill_(1.0)
     # Matrix products add rows one after the other; their error grows with the root of the number of rows.
-    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps * max(1.0, math.sqrt(max(rows, others)) / 4.0)
-    variance = source.detach().square().mean(-2).sum(-1) + target.detach().square().mean(-2).sum(-1)
+    growth = torch.as_tensor(rows, dtype=variance.dtype, device=variance.device).sqrt() / 4.0
+    level = ROUNDING_ERRORS * torch.finfo(difference.dtype).eps * growth.clamp_min(1.0)
     return guarded_norm((difference * once).flatten(-2), level * variance)
 
 
@@ -276,8 +285,7 @@ def symmetric_polynomials(left: Tensor, right: Tensor, highest: int) -> list[Ten
 def _listed_norm(source: Tensor, target: Tensor, order: int) -> Tensor:
     of_source, of_target = monomials(source, order), monomials(target, order)
     magnitude = of_source.detach().abs().mean(-2) + of_target.detach().abs().mean(-2)
-    level = ROUNDING_ERRORS * torch.finfo(source.dtype).eps * torch.linalg.vector_norm(magnitude, dim=-1)
-    return guarded_norm(of_source.mean(-2) - of_target.mean(-2), level)
+    return guarded_norm(of_source.mean(-2) - of_target.mean(-2), level_of(magnitude))
 
 
 def _cross_variance_square(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,10 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from momentalign.discrepancies.cross_moments import norm_of_covariances
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.sample import ROUNDING_ERRORS, full_precision, guarded_norm, read_pair
+from momentalign.moments.sample import Marginals, full_precision, magnitudes, marginal_terms, read_pair
 
-__all__ = ["joined_cmd", "joined_range", "read_group"]
+__all__ = ["joined_cmd", "joined_range", "joined_terms", "read_group"]
 
 
 def read_group(group: object, *, cross: int, unbiased: bool) -> dist.ProcessGroup | None:
@@ -37,9 +38,11 @@ def read_group(group: object, *, cross: int, unbiased: bool) -> dist.ProcessGrou
             "try process_group=torch.distributed.group.WORLD after torch.distributed.init_process_group()."
         )
     if cross > 2:
-        raise InvalidInputError(f"process_group needs cross=1 or cross=2, got cross={cross}; lower cross.")
+        raise InvalidInputError(
+            f"joined batches of several processes have cross=1 or cross=2, got cross={cross}; lower cross."
+        )
     if unbiased:
-        raise InvalidInputError("process_group has no unbiased estimate, got unbiased=True; set unbiased=False.")
+        raise InvalidInputError("joined batches of several processes have no unbiased estimate; set unbiased=False.")
     return group
 
 
@@ -59,12 +62,19 @@ def joined_cmd(
     0.25
     >>> dist.destroy_process_group()
     """
+    return joined_terms(source, target, n_moments=n_moments, scale=scale, cross=cross, group=group).sum()
+
+
+def joined_terms(
+    source: Tensor, target: Tensor, *, n_moments: int, scale: float, cross: int, group: dist.ProcessGroup
+) -> Tensor:
+    """Return the terms of that distance, orders 1 to `n_moments`."""
     source, target = _read_shards(source, target)
     with full_precision(source.device):
-        value = _joined_terms(source, target, n_moments, scale, cross, group).sum()
-    if value.device.type == "cpu" and not math.isfinite(value.item()):
+        terms = _joined_terms(source, target, n_moments, scale, cross, group)
+    if terms.device.type == "cpu" and not math.isfinite(terms.detach().sum().item()):
         _refuse(source, target, group)
-    return value
+    return terms
 
 
 def joined_range(source: Tensor, target: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -100,10 +110,15 @@ def _joined_terms(
     shifted = [(sample - shift) / scale for sample, shift in zip((source, target), shifts, strict=True)]
     raw, products = _raw_moments(shifted, counts, n_moments, cross, group)
     central = _about_the_mean(raw)
-    terms = _marginal_terms(central, raw[:, 0], (shifts[0] - shifts[1]) / scale, n_moments)
+    even = [moment.detach().clamp_min(0.0) for moment in central[:, 1::2].unbind(1)]
+    parts = shifts[:, None], raw[:, :1], central[:, 1:n_moments], magnitudes(even, n_moments)
+    source_moments, target_moments = (Marginals(*(part[domain] for part in parts)) for domain in (0, 1))
+    terms = marginal_terms(source_moments, target_moments, scale=scale)
     if cross == 1:
         return terms
-    crossed = _cross_variance_term(products, raw[:, 0], central[:, 1].detach().sum(), counts)
+    of_source, of_target = (torch.outer(residual, residual) for residual in raw[:, 0])
+    difference = products.view_as(of_source) - (of_source - of_target)
+    crossed = norm_of_covariances(difference, central[:, 1].detach().sum(), rows=counts.max()) / math.sqrt(2.0)
     return torch.cat([terms[:1], crossed.unsqueeze(0), terms[2:]])
 
 
@@ -147,35 +162,6 @@ def _about_the_mean(raw: Tensor) -> Tensor:
         table = table[:, 1:] - residual * table[:, :-1]
         central.append(table[:, 0])
     return torch.stack(central, 1)
-
-
-def _marginal_terms(central: Tensor, residuals: Tensor, apart: Tensor, n_moments: int) -> Tensor:
-    means = apart + residuals[0] - residuals[1]
-    differences = torch.cat([means.unsqueeze(0), central[0, 1:n_moments] - central[1, 1:n_moments]])
-    sizes = _magnitudes(central.detach()).sum(0)[:n_moments]
-    # The difference of the means is put together from these parts, each of them rounded.
-    sizes[0] += apart.abs() + residuals.detach().abs().sum(0)
-    level = ROUNDING_ERRORS * torch.finfo(central.dtype).eps
-    return guarded_norm(differences, level * torch.linalg.vector_norm(sizes, dim=-1))
-
-
-def _cross_variance_term(products: Tensor, residuals: Tensor, variance: Tensor, counts: Tensor) -> Tensor:
-    own, other = (torch.outer(residual, residual) for residual in residuals)
-    difference = products.view_as(own) - (own - other)
-    # Off-diagonal entries stand in the matrix twice and count once.
-    once = torch.full_like(difference, math.sqrt(0.5))
-    once.diagonal().fill_(1.0)
-    # Matrix products add rows one after the other; their error grows with the root of the number of rows.
-    growth = (counts.max().sqrt() / 4.0).clamp_min(1.0)
-    level = ROUNDING_ERRORS * torch.finfo(products.dtype).eps * growth * variance
-    return guarded_norm((difference * once).flatten(), level) / math.sqrt(2.0)
-
-
-def _magnitudes(central: Tensor) -> Tensor:
-    """E|z|^j of each order; of odd orders from the even moments around it."""
-    even = central[:, 1::2].clamp_min(0.0)
-    below = torch.cat([torch.ones_like(even[:, :1]), even[:, :-1]], 1)
-    return torch.stack([(below * even).sqrt(), even], 2).flatten(1, 2)
 
 
 def _refuse(source: Tensor, target: Tensor, group: dist.ProcessGroup) -> None:

@@ -17,7 +17,7 @@ Here these are central moments, and the sum of their norms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, overload
 
 import torch
 from numpy.typing import ArrayLike
@@ -35,6 +35,7 @@ from momentalign.discrepancies.domain_pairs import (
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.readers import refuse_differing_names
 from momentalign.moments.sample import (
+    Marginals,
     full_precision,
     marginal_terms,
     read_sample,
@@ -214,54 +215,43 @@ def stacked_domains(
     if between == "pooled":
         targets = [torch.cat(list(targets), -2)]
     samples = [*sources, *targets]
-    domains = _Moments.of(samples, n_moments, scale)
+    domains = _moments_of(samples, n_moments, scale)
     sizes = [sample.shape[-2] for sample in samples]
 
     def compare(left: Sequence[int], right: Sequence[int]) -> Tensor:
-        return marginal_terms(domains.take(left), domains.take(right), scale=scale).sum(-1)
+        return marginal_terms(_some(domains, left), _some(domains, right), scale=scale).sum(-1)
 
     if between != "barycentre":
         return mean_of_pairs(compare, sizes, len(sources), between=between, weights=weights)
     shares = weights_of(compare, sizes, len(sources), weights)
     shares = shares / shares.sum(0)
-    distances = marginal_terms(domains, domains.mean(shares, scale), scale=scale).sum(-1)
+    distances = marginal_terms(domains, _barycentre(domains, shares, scale), scale=scale).sum(-1)
     return (along(shares, distances) * distances).sum(0) / (1.0 - shares.square().sum(0)).to(distances)
 
 
-class _Moments(NamedTuple):
-    """Moments of some domains, domains along the first dimension; as in ``SampleMoments``, in units of the scale."""
+def _moments_of(samples: Sequence[Tensor], order: int, scale: float) -> Marginals:
+    """Moments of some domains, domains along the first dimension, in units of the scale."""
+    every = [sample_moments(sample, order, scale=scale) for sample in samples]
+    return Marginals(*(torch.stack([getattr(moments, part) for moments in every]) for part in Marginals._fields))
 
-    shift: Tensor
-    residual: Tensor
-    central: Tensor
-    magnitude: Tensor
 
-    @classmethod
-    def of(cls, samples: Sequence[Tensor], order: int, scale: float) -> Self:
-        every = [sample_moments(sample, order, scale=scale) for sample in samples]
-        return cls(
-            torch.stack([moments.shift for moments in every]),
-            torch.stack([moments.residual for moments in every]),
-            torch.stack([moments.central for moments in every]),
-            torch.stack([moments.magnitude for moments in every]),
-        )
+def _some(domains: Marginals, numbers: Sequence[int]) -> Marginals:
+    chosen = torch.tensor(list(numbers), device=domains.shift.device)
+    return Marginals(*(part.index_select(0, chosen) for part in domains))
 
-    def take(self, numbers: Sequence[int]) -> Self:
-        chosen = torch.tensor(list(numbers), device=self.shift.device)
-        return type(self)(*(part.index_select(0, chosen) for part in self))
 
-    def mean(self, shares: Tensor, scale: float) -> Self:
-        """The barycentre, as one domain."""
+def _barycentre(domains: Marginals, shares: Tensor, scale: float) -> Marginals:
+    """The mean of the moments, as one domain."""
 
-        def average(parts: Tensor) -> Tensor:
-            return (along(shares, parts) * parts).sum(0, keepdim=True)
+    def average(parts: Tensor) -> Tensor:
+        return (along(shares, parts) * parts).sum(0, keepdim=True)
 
-        shift = average(self.shift)
-        offsets = (self.shift - shift) / scale
-        magnitude = average(self.magnitude)
-        # The mean is put together from these offsets, each of them rounded.
-        magnitude = torch.cat([magnitude[..., :1, :] + average(offsets.abs()), magnitude[..., 1:, :]], -2)
-        return type(self)(shift, average(offsets + self.residual), average(self.central), magnitude)
+    shift = average(domains.shift)
+    offsets = (domains.shift - shift) / scale
+    magnitude = average(domains.magnitude)
+    # The mean is put together from these offsets, each of them rounded.
+    magnitude = torch.cat([magnitude[..., :1, :] + average(offsets.abs()), magnitude[..., 1:, :]], -2)
+    return Marginals(shift, average(offsets + domains.residual), average(domains.central), magnitude)
 
 
 def _read_lists(sources: object, targets: object) -> tuple[list[Tensor], list[Tensor]]:

@@ -50,6 +50,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 TILE = 512  # features that are worked on together: their sums stay in the nearest cache
 BLOCK = 256  # rows that are summed before their sums are added to the rest, so that errors grow slowly
 SEEN = 32  # rows that give the rough mean
+SAFE_LOW, SAFE_HIGH = 1e-140, 1e140  # norms whose squares stay within float64
 
 
 def _compiled(function: Function) -> Function:
@@ -442,7 +443,7 @@ def _magnitude(moments: Array, j: int, f: int) -> Any:
     if j % 2 == 0:
         return moments[j - 1, f]
     before = moments[j - 2, f] if j > 1 else 1.0
-    return math.sqrt(before * moments[j, f])
+    return math.sqrt(before) * math.sqrt(moments[j, f])  # Their product could leave the range of the numbers.
 
 
 @compiled
@@ -470,14 +471,33 @@ def discrepancy_terms(
             directions[j - 1, f] = difference
             squares += difference * difference
             level += size * size
-        norm = math.sqrt(squares)
+        norm, level = math.sqrt(squares), math.sqrt(level)
+        if not SAFE_LOW < norm < SAFE_HIGH or not level < SAFE_HIGH:
+            norm, level = _careful_norms(source, target, directions, j)
         # An overflow is no noise: it stays visible in the term.
-        noise = norm <= ROUNDING_ERRORS * epsilon * math.sqrt(level) and level < math.inf
+        noise = norm <= ROUNDING_ERRORS * epsilon * level and level < math.inf
         terms[j - 1] = 0.0 if noise else norm
         terms[order] += terms[j - 1]
         inverse = 0.0 if noise else 1.0 / norm
         for f in range(width):
             directions[j - 1, f] *= inverse
+
+
+@compiled
+def _careful_norms(source: Array, target: Array, directions: Array, j: int) -> tuple[float, float]:
+    """The norms of differences and of sizes of order j where their squares leave the range of the numbers."""
+    width = source.shape[1]
+    peak, largest = 0.0, 0.0
+    for f in range(width):
+        peak = max(peak, abs(directions[j - 1, f]))
+        largest = max(largest, _magnitude(source, j, f) + _magnitude(target, j, f))
+    squares, sizes = 0.0, 0.0
+    for f in range(width):
+        if peak > 0.0:
+            squares += (directions[j - 1, f] / peak) ** 2
+        if largest > 0.0:
+            sizes += ((_magnitude(source, j, f) + _magnitude(target, j, f)) / largest) ** 2
+    return peak * math.sqrt(squares), largest * math.sqrt(sizes)
 
 
 @compiled

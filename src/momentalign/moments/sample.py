@@ -19,10 +19,10 @@ equality.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,12 +33,15 @@ from momentalign.moments.readers import refuse_differing_names
 
 __all__ = [
     "ROUNDING_ERRORS",
+    "Marginals",
     "SampleMoments",
     "central_moments",
     "exponents",
     "full_precision",
     "guarded_norm",
     "guarded_root",
+    "level_of",
+    "magnitudes",
     "marginal_terms",
     "mean_difference",
     "monomials",
@@ -98,17 +101,21 @@ def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleM
         power = power * centred
         central.append(power.mean(-2))
     stacked = torch.stack(central, -2) if central else centred.new_empty((*centred.shape[:-2], 0, centred.shape[-1]))
-    sizes = [moment.detach() for moment in central]
+    even = [moment.detach() for moment in central[::2]]
     if order % 2:
-        sizes.append((power.detach() * centred.detach()).mean(-2))
-    return SampleMoments(shift, residual, centred, stacked, _magnitudes(sizes, order), scale)
+        even.append((power.detach() * centred.detach()).mean(-2))
+    return SampleMoments(shift, residual, centred, stacked, magnitudes(even, order), scale)
 
 
-def _magnitudes(central: list[Tensor], order: int) -> Tensor:
-    """E|z|^j of each order, from central moments 2 and up; of odd orders from the even moments around it."""
-    even = [torch.ones_like(central[0]), *central[::2]]  # orders 0, 2, 4, ...
+def magnitudes(even: Sequence[Tensor], order: int) -> Tensor:
+    """Return E|z|^j of orders 1 to `order`, (..., order, width), from the central moments of orders 2, 4, ...
+
+    That of an odd order lies between its neighbours; the product of those could leave the range of the numbers.
+    """
+    known = [torch.ones_like(even[0]), *even]
+    roots = [moment.sqrt() for moment in known]
     return torch.stack(
-        [even[j // 2] if j % 2 == 0 else (even[j // 2] * even[j // 2 + 1]).sqrt() for j in range(1, order + 1)], -2
+        [known[j // 2] if j % 2 == 0 else roots[j // 2] * roots[j // 2 + 1] for j in range(1, order + 1)], -2
     )
 
 
@@ -263,36 +270,49 @@ ROUNDING_ERRORS = 32.0
 
 def guarded_norm(difference: Tensor, level: Tensor) -> Tensor:
     """Return the Euclidean norm over the last dimension; zero, with zero gradient, where it does not exceed `level`."""
-    peak = difference.detach().abs().amax(-1)
-    peak = torch.where(
-        peak > 0, peak, torch.ones_like(peak)
-    )  # Squares of tiny or huge differences would leave float32.
+    peak = _peak(difference.detach())
+    # Squares of tiny or huge differences would leave the range of the numbers.
     squares = (difference / peak.unsqueeze(-1)).square().sum(-1)
-    return peak * guarded_root(squares, (level / peak).square())
+    share = level / peak
+    # A level of many times the difference is one, an infinite one is an overflow.
+    share = torch.where(level.isfinite(), share.clamp_max(math.sqrt(torch.finfo(share.dtype).max) / 2.0), level)
+    return peak * guarded_root(squares, share.square())
+
+
+def level_of(sizes: Tensor) -> Tensor:
+    """Return the rounding level of the norm of a vector whose entries are differences of values of such `sizes`."""
+    peak = _peak(sizes)
+    norm: Tensor = peak * torch.linalg.vector_norm(sizes / peak.unsqueeze(-1), dim=-1)
+    return ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * norm
+
+
+def _peak(values: Tensor) -> Tensor:
+    """The largest absolute value over the last dimension; 1 where all are zero."""
+    peak = values.abs().amax(-1)
+    return torch.where(peak > 0, peak, torch.ones_like(peak))
 
 
 def guarded_root(squares: Tensor, level: Tensor) -> Tensor:
-    """Return the square root; zero, with zero gradient, where `squares` does not exceed `level`. NaN stays NaN."""
-    noise = squares.detach() <= level
+    """Return the square root; zero, with zero gradient, where `squares` does not exceed `level`.
+
+    NaN stays NaN, and what is not finite is no noise: an overflow stays visible.
+    """
+    noise = (squares.detach() <= level) & level.isfinite()
     # The inner `where` keeps the infinite slope of the root at zero out of the gradient: 0 * inf is NaN.
     root = torch.where(noise, torch.ones_like(squares), squares).sqrt()
     return torch.where(noise, torch.zeros_like(root), root)
 
 
-class Marginal(Protocol):
-    """Moments of a sample or of a stack of them, as in :class:`~momentalign.moments.sample.SampleMoments`."""
+class Marginals(NamedTuple):
+    """Moments of each feature of a sample or of a stack of samples, as in :class:`SampleMoments`."""
 
-    @property
-    def shift(self) -> Tensor: ...
-    @property
-    def residual(self) -> Tensor: ...
-    @property
-    def central(self) -> Tensor: ...
-    @property
-    def magnitude(self) -> Tensor: ...
+    shift: Tensor
+    residual: Tensor
+    central: Tensor
+    magnitude: Tensor
 
 
-def marginal_terms(source: Marginal, target: Marginal, *, scale: float) -> Tensor:
+def marginal_terms(source: Marginals | SampleMoments, target: Marginals | SampleMoments, *, scale: float) -> Tensor:
     """Return the terms (..., order) of moments in units of `scale`, zero where they are at their rounding level."""
     between = (source.shift - target.shift) / scale
     means = between + (source.residual - target.residual)
@@ -300,6 +320,5 @@ def marginal_terms(source: Marginal, target: Marginal, *, scale: float) -> Tenso
     parts = between.abs() + source.residual.detach().abs() + target.residual.detach().abs()
     sizes = source.magnitude + target.magnitude
     sizes = torch.cat([sizes[..., :1, :] + parts, sizes[..., 1:, :]], -2)
-    level = ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * sizes
     differences = torch.cat([means, source.central - target.central], -2)
-    return guarded_norm(differences, torch.linalg.vector_norm(level, dim=-1))
+    return guarded_norm(differences, level_of(sizes))

@@ -55,6 +55,9 @@ Floats = NDArray[np.float64]
 
 # Numbers of a sample that are centred at a time for its products: they stay in the cache.
 _STEP = 2**17
+# A column of a CSR matrix is far from zero where its squared mean is so many times its variance: one zero in 17 values
+# or fewer.
+FAR = 16.0
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,7 @@ def _dense_products(rows: NDArray[Any], weights: Floats | None, found: CentralSu
 
 
 def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool) -> CentralSums:
-    """Return the sums of at least one row in CSR form without making it dense: zeros are counted, not visited.
-
-    The products of two features are taken about zero, which is as good as about the mean where most values are zero.
-    """
+    """Return the sums of at least one row in CSR form without making it dense: zeros are counted, not visited."""
     width = rows.shape[1]
     heavy = np.ones(rows.shape[0]) if weights is None else weights
     count = rows.shape[0] if weights is None else float(weights.sum())
@@ -126,7 +126,9 @@ def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool
 
     values = rows.data.astype(np.float64)
     shift = by_column(values) / count
-    zeros = count - by_column(np.ones_like(values))
+    # The weight of the zeros; none where the column is full, which a difference of sums would leave to rounding.
+    full = np.bincount(rows.indices, each > 0.0, minlength=width) == np.count_nonzero(heavy)
+    zeros = np.where(full, 0.0, count - by_column(np.ones_like(values)))
     centred, power = values - shift[rows.indices], np.ones_like(values)
     powers = np.empty((orders, width))
     for order in range(1, orders + 1):
@@ -137,9 +139,29 @@ def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool
 
 
 def _sparse_products(rows: Any, weights: Floats, found: CentralSums) -> Floats:
+    """Sums of products: of columns far from zero, which hold hardly any zeros, about the mean, of others about zero.
+
+    About zero, a product loses as many digits as the means are larger than the standard deviations.
+    """
     wide = rows.astype(np.float64)
-    raw = wide.T @ wide.multiply(weights[:, None]).tocsr()
-    products = np.asarray(raw.todense()) - found.count * np.outer(found.mean, found.mean)
+    far = found.mean**2 > FAR * found.sums[0] / found.count
+    near, count = wide[:, ~far], found.count
+    raw = np.asarray((near.T @ near.multiply(weights[:, None]).tocsr()).todense())
+    products = np.empty((len(far), len(far)))
+    products[np.ix_(~far, ~far)] = raw - count * np.outer(found.mean[~far], found.mean[~far])
+    if far.any():
+        dense, means, rests = wide[:, far], found.mean[far], found.rest[far]
+        own = -count * np.outer(rests, rests)
+        mixed = -count * np.outer(rests, found.mean[~far])
+        step = max(1, _STEP // len(means))
+        for start in range(0, wide.shape[0], step):
+            part = slice(start, start + step)
+            centred = dense[part].toarray() - means
+            weighted = weights[part, None] * centred
+            own += centred.T @ weighted
+            mixed += (near[part].T @ weighted).T
+        products[np.ix_(far, far)], products[np.ix_(far, ~far)] = own, mixed
+        products[np.ix_(~far, far)] = mixed.T
     np.fill_diagonal(products, found.sums[0])
     return products
 
