@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -30,6 +31,7 @@ __all__ = [
     "check_row_values",
     "check_seed",
     "check_stack",
+    "naming",
     "positive_int",
 ]
 
@@ -303,3 +305,15 @@ def _normalised(array: Floats, name: str) -> Floats:
     if abs(worst - 1.0) > _ROUNDING:
         raise InvalidInputError(f"{name} must sum to 1 in each row, got {worst:.6g}; divide the rows by their sums.")
     return np.asarray(positive / totals)
+
+
+@contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """Give the errors of scikit-learn the name of the argument, in one line and without a print of the data."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        lines = [line for line in str(error).splitlines() if not line.lstrip().startswith(("array=", "["))]
+        message = " ".join(" ".join(lines).split())
+        kind = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
+        raise kind(f"{argument}: {message}") from None

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from momentalign.estimators.chunk_reading import Checksum
+from momentalign.estimators.chunks import Checksum
 
 RNG = np.random.default_rng(0)
 X = (RNG.normal(size=(40, 6)) * (RNG.random(size=(40, 6)) < 0.4)).astype(np.float32)

@@ -43,7 +43,7 @@ def test_values_that_float32_cannot_hold(quick):
         ((X, np.where(Y, np.nan, 1.0)), r"the label of row 2 is missing \(nan\); fill it in or leave the row out"),
         ((X, np.where(Y, None, "a")), r"the label of row 2 is missing \(None\)"),
         ((X, X[:, 0]), r"y: Unknown label type"),
-        ((X, Y.astype(str)), r"labels such as '0' are of <U21, the classes \(0, 1\) of int64"),
+        ((X, Y.astype(str)), r"labels such as '0' of <U21, the classes \(0, 1\) are of int64"),
         (([["a"] * 4], [0]), r"could not convert string to float"),
     ],
 )
@@ -129,7 +129,7 @@ def test_too_few_rows_or_classes(quick):
     for source in ([], [(X[:0], Y[:0])], [(X[:1], Y[:1])]):
         with pytest.raises(InvalidInputError, match=r"source has [01] rows; a distribution needs at least 2"):
             quick().fit_chunks(source)
-    with pytest.raises(InvalidInputError, match=r"^source: there is one class only \(1\); a classifier needs"):
+    with pytest.raises(InvalidInputError, match=r"^source: y has one class only \(1\); a classifier needs"):
         quick().fit_chunks([(X, np.ones(30, int))])
 
 
@@ -148,6 +148,6 @@ def test_numbers(quick):
     ]:
         with pytest.raises(InvalidInputError, match=rf"^source, chunk 2: .*{message}"):
             model.fit_chunks([(X, y), (X, wrong)])
-    with pytest.raises(InvalidInputError, match=r"^source: y holds 1e\+300, too large to take a deviation of"):
+    with pytest.raises(InvalidInputError, match=r"^source: y holds 1e\+300, too large to take a standard deviation of"):
         model.fit_chunks([(X, y), (X, np.full(30, 1e300))])
     assert not [name for name in vars(model) if name.endswith("_")]

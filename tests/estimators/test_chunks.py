@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.estimators.chunk_reading import lots
+from momentalign.estimators.chunks import lots
 from momentalign.tables.chunks import ArrayChunks, FileChunks
 from momentalign.training import compiled_engine as compiled
 
@@ -131,9 +131,9 @@ def test_classes_are_needed_once_and_do_not_change(quick, problem):
     model.partial_fit(X, y, classes=[0, 1])
     with pytest.raises(InvalidInputError, match=r"classes are \[0, 1, 2\], those of earlier calls \[0, 1\]"):
         model.partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(InvalidInputError, match=r"y: row 3 has the label 5, the classes are 0, 1"):
+    with pytest.raises(InvalidInputError, match=r"y has the label 5 in row 3, the classes are 0, 1"):
         model.partial_fit(X, np.where(np.arange(120) == 2, 5, y))
-    with pytest.raises(InvalidInputError, match=r"classes: there is one class only \(1\)|there is one class only"):
+    with pytest.raises(InvalidInputError, match=r"y has one class only \(1\)"):
         quick().partial_fit(X, y, classes=[1])
     with pytest.raises(InvalidInputError, match="make all of them numbers or all strings"):
         model.partial_fit(X, y.astype(str))
@@ -336,7 +336,7 @@ def test_classes_of_all_chunks_are_found(quick, problem):
     assert quick().fit_chunks(chunks).classes_.tolist() == ["fig", "pear", "plum"]
     model = quick().fit_chunks(chunks, classes=["plum", "pear", "fig", "quince"])
     assert model.classes_.tolist() == ["fig", "pear", "plum", "quince"]
-    with pytest.raises(InvalidInputError, match=r"source, chunk 2: row 41 has the label 'plum', the classes are"):
+    with pytest.raises(InvalidInputError, match=r"source, chunk 2: y has the label 'plum' in row 41, the classes are"):
         quick().fit_chunks(chunks, classes=["pear", "fig"])
 
 

@@ -6,6 +6,14 @@ from scipy import sparse
 from momentalign import MANNClassifier
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.domains import read_domains
+from momentalign.estimators.labels import ClassLabels
+
+
+def read(X, y, X_target, **options):
+    """The domains with labels as they were given, not coded."""
+    labels = ClassLabels()
+    domains = read_domains(MANNClassifier(), X, y, X_target, labels=labels, **options)
+    return domains._replace(labels=labels.classes[domains.labels])
 
 
 @pytest.fixture
@@ -109,7 +117,7 @@ def test_labelled_target_rows_join_the_source(quick, problem, kind):
     missing, dtype = MISSING[kind]
     known = np.arange(len(X_target)) % 9 == 0
     labels = np.array([label if k else missing for label, k in zip(y_target, known, strict=True)], dtype=dtype)
-    domains = read_domains(quick(), X, y, X_target, y_target=labels)
+    domains = read(X, y, X_target, y_target=labels)
     np.testing.assert_array_equal(domains.source, np.concatenate([X, X_target[known]]))
     np.testing.assert_array_equal(domains.labels, np.concatenate([y, y_target[known]]))
     np.testing.assert_array_equal(domains.target, X_target)
@@ -128,7 +136,7 @@ def test_minus_one_is_a_label_where_the_source_has_that_class(quick, problem):
     X, y, X_target, y_target = problem
     signs, target_signs = 2 * y - 1, (2.0 * y_target - 1)
     target_signs[50:] = np.nan
-    domains = read_domains(quick(), X, signs, X_target, y_target=target_signs)
+    domains = read(X, signs, X_target, y_target=target_signs)
     np.testing.assert_array_equal(domains.labels, np.concatenate([signs, 2 * y_target[:50] - 1]))
     model = quick().fit(X, signs, X_target, y_target=target_signs)
     assert model.classes_.tolist() == [-1, 1]
@@ -140,16 +148,16 @@ def test_missing_entries_are_seen_one_by_one(quick, problem, missing, kind):
     """Among names -1 is no number's array, and a list of both would become one of names."""
     names = np.array(["no", "yes"])
     labels = [str(names[label]) if row < 9 else missing for row, label in enumerate(problem.y_target)]
-    domains = read_domains(quick(), problem.X, names[problem.y], problem.X_target, y_target=kind(labels))
+    domains = read(problem.X, names[problem.y], problem.X_target, y_target=kind(labels))
     np.testing.assert_array_equal(domains.labels, names[np.concatenate([problem.y, problem.y_target[:9]])])
     flags = [bool(label) if row < 9 else missing for row, label in enumerate(problem.y_target)]
-    domains = read_domains(quick(), problem.X, problem.y == 1, problem.X_target, y_target=kind(flags))
+    domains = read(problem.X, problem.y == 1, problem.X_target, y_target=kind(flags))
     np.testing.assert_array_equal(domains.labels, np.concatenate([problem.y, problem.y_target[:9]]) == 1)
 
 
 def test_nullable_whole_numbers_join(quick, problem):
     labels = pd.Series(problem.y_target, dtype="Int64").where(np.arange(90) < 9)
-    domains = read_domains(quick(), problem.X, problem.y, problem.X_target, y_target=labels)
+    domains = read(problem.X, problem.y, problem.X_target, y_target=labels)
     assert domains.labels.dtype == problem.y.dtype
     np.testing.assert_array_equal(domains.labels, np.concatenate([problem.y, problem.y_target[:9]]))
 
@@ -163,7 +171,7 @@ def test_an_infinite_label_is_refused(quick, problem, label):
 
 def test_a_number_too_large_to_be_whole_stays_what_it_is(quick, problem):
     labels = np.where(np.arange(90) < 9, 1e300, np.nan)
-    assert read_domains(quick(), *problem[:3], y_target=labels).labels.max() == 1e300
+    assert read(*problem[:3], y_target=labels).labels.max() == 1e300
 
 
 def test_an_id_beyond_whole_numbers_is_refused(quick, problem):
@@ -192,7 +200,7 @@ KINDS = {
 def test_target_labels_are_neither_cut_nor_wrapped_around(quick, problem, kind):
     classes, target_classes = KINDS[kind]
     y, y_target = classes[problem.y], target_classes[problem.y_target]
-    domains = read_domains(quick(), problem.X, y, problem.X_target, y_target=y_target)
+    domains = read(problem.X, y, problem.X_target, y_target=y_target)
     assert set(domains.labels) == {*classes, *target_classes}
 
 

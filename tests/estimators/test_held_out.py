@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from momentalign.estimators.chunk_reading import HeldOut, lots
+from momentalign.estimators.chunks import HeldOut, lots
 
 
 def test_lots_are_even_and_have_nothing_to_do_with_neighbours_or_seeds():

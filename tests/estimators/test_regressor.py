@@ -204,14 +204,6 @@ def test_patience_stops_training_and_the_lowest_validation_loss_is_kept(quick, p
     assert model.n_epochs_ == len(losses) == model.best_epoch_ + 4 < 300
 
 
-@pytest.mark.parametrize(("rows", "fraction", "held_out"), [(10, 0.3, 3), (4, 0.3, 2), (3, 0.3, 0), (10, 0.0, 0)])
-def test_rows_are_held_out_where_both_parts_have_two(quick, rows, fraction, held_out):
-    training, validation = quick()._hold_out(np.zeros((rows, 1)), fraction, 0)
-    assert (0 if validation is None else len(validation)) == held_out
-    every = np.concatenate([training, [] if validation is None else validation])
-    assert sorted(every.tolist()) == list(range(rows)) != training.tolist()
-
-
 def test_two_rows_are_enough(quick):
     assert quick(batch_size=None).fit([[0.0], [1.0]], [0.0, 1.0], [[0.0], [2.0]]).predict([[0.5]]).shape == (1,)
 

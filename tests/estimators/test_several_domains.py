@@ -8,7 +8,7 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.errors import DamagedFileError, InvalidInputError
-from momentalign.estimators.domains import joined_task, read_domains
+from momentalign.estimators.domains import joined_task
 from momentalign.files import read_folder, write_folder
 
 
@@ -156,7 +156,7 @@ def test_a_small_domain_is_not_held_out(quick, several):
 def test_labelled_target_rows_are_shared_out_among_the_sources(quick, several):
     X, y, domain = several
     known = np.where(np.arange((domain < 0).sum()) < 8, 1, -1)
-    domains = read_domains(quick(), X, y, None, sample_domain=domain, y_target=known)
+    _, _, domains = quick()._prepare(X, y, None, domain, known)
     assert domains.source_numbers[-8:].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
     model = quick().fit(X, y, sample_domain=domain, y_target=known)
     assert [model.moments_[number].count for number in (1, 2, 5, -1, -4)] == [60, 50, 13, 40, 30]

@@ -79,7 +79,7 @@ def test_values_that_are_too_large(quick, problem, name):
 def test_one_class(quick, problem):
     search = ReverseValidationSearch(quick(), {"weight": [1.0]})
     assert str(refusal(search, problem._replace(y=np.full(120, "no")))) == (
-        f"y has one class only ({np.str_('no')!r}); a classifier needs the labels of at least 2 classes."
+        "y has one class only ('no'); a classifier needs the labels of at least 2 classes."
     )
 
 

@@ -1,304 +1,346 @@
-"""Learning from data larger than memory: ``partial_fit`` and ``fit_chunks`` of both estimators (Algorithm 1)."""
+"""Chunks as they reach an estimator: any iterable that can be read again, checked in every reading.
+
+A checksum tells other rows, or the same in another order, from those of the first reading. Rows are held out by lot,
+each by its number, in bounded memory.
+"""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, Self
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import validate_data
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_consistent_length, validate_data
 
-from momentalign.discrepancies.names import named_distance
-from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.estimators.chunk_reading import HeldOut, read_chunked_domains
-from momentalign.estimators.domains import Domains, as_float32, naming, read_domains
-from momentalign.estimators.labels import ChunkLabels, ClassLabels, NumberLabels, Scale, read_valued_domains
-from momentalign.estimators.mann import BaseMANN
-from momentalign.networks.shallow import Layer
-from momentalign.progress import epoch_bar
-from momentalign.training.chunked import Carried, go_on, train_chunks
-from momentalign.training.config import EpochFigures, History, NetworkSpec, Task, TrainedNetwork, TrainingConfig
-from momentalign.training.stack import LARGEST_LOSS
-from momentalign.validation import check_device, check_number, check_seed, positive_int
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.domains import FEWEST_ROWS, as_float32
+from momentalign.estimators.labels import Labels, refuse_missing
+from momentalign.networks.shallow import Matrix
+from momentalign.training.chunked import ChunkedTask, Labelled
+from momentalign.training.config import Task
+from momentalign.validation import naming
 
-__all__ = ["ClassesInChunks", "ValuesInChunks"]
-
-MOST_HELD_OUT = 10_000
+__all__ = ["Checksum", "HeldOut", "lots", "read_chunked_domains"]
 
 
-class _InChunks(BaseMANN):
-    """What learning classes and learning numbers in chunks have in common."""
+class Checksum:
+    """CRC-32 of all rows and labels in their order, the same however they are cut into chunks.
 
-    _carried: tuple[Any, Carried] | None = None
+    The code is that of Peterson and Brown (Cyclic codes for error detection, Proceedings of the IRE 49, 1961); other
+    rows have the same one by a chance of 2^-32. It is no protection against forgery.
 
-    def _all_or_nothing(self, learn: Callable[..., None], *arguments: Any) -> Self:
-        """Call a function that changes the estimator; where it raises, also at ^C, all is as before."""
-        before = dict(vars(self))
-        try:
-            learn(*arguments)
-        except BaseException:
-            self.__dict__ = before
-            raise
-        return self
+    Examples
+    --------
+    >>> rows, labels = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
+    >>> sums = [Checksum(), Checksum(), Checksum()]
+    >>> sums[0].add(rows, labels)
+    >>> for part in (slice(0, 1), slice(1, 3)):
+    ...     sums[1].add(rows[part], labels[part])
+    >>> sums[2].add(rows[::-1], labels)
+    >>> sums[0] == sums[1], sums[0] == sums[2]
+    (True, False)
+    """
 
-    def _learn_chunks(self, source: Any, target: Any, labels: ChunkLabels, most_held_out: int) -> None:
-        config, weight = self._config(), self._single_weight()
-        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
-        share = check_number(self.validation_fraction, "validation_fraction", least=0.0)
-        if share >= 1.0:
-            raise InvalidInputError(f"validation_fraction must be below 1, got {share}; try 0.3.")
-        seed = check_seed(self.random_state)
-        held_out = HeldOut(share, seed, positive_int(most_held_out, "most_held_out", example="10000"))
-        chunked = read_chunked_domains(
-            self, source, target, labels, held_out=held_out, n_outputs=lambda: self._take_over(labels)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self._sums: dict[str, int] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Checksum) and self._sums == other._sums
+
+    def add(self, rows: Matrix, labels: NDArray[Any] | None) -> None:
+        """Take in the next rows, of the type of all others, and their labels."""
+        for name, content in _contents(rows, labels).items():
+            self._sums[name] = zlib.crc32(np.ascontiguousarray(content).data, self._sums.get(name, 0))
+
+
+def _contents(rows: Matrix, labels: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
+    """What stands in rows and labels, each part such that parts of consecutive chunks can be put end to end."""
+    contents = _sparse_contents(rows) if sparse.issparse(rows) else {"rows": rows}
+    if labels is not None:
+        contents["labels"] = _label_content(labels)
+    return contents
+
+
+def _sparse_contents(rows: Any) -> dict[str, NDArray[Any]]:
+    # Integers of one width: scipy chooses it by the size of a chunk.
+    return {
+        "values": rows.data[: rows.nnz],
+        "columns": rows.indices[: rows.nnz].astype(np.int32, copy=False),
+        "lengths": np.diff(rows.indptr).astype(np.int32, copy=False),
+    }
+
+
+def _label_content(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels as bytes; the types numpy gives them differ from chunk to chunk, by the longest name or by a half."""
+    if labels.dtype.kind in "biuf":
+        return labels.astype(np.float64)
+    return np.frombuffer("\0".join([*map(str, labels.tolist()), ""]).encode(errors="surrogatepass"), np.uint8)
+
+
+def lots(start: int, count: int, seed: int) -> NDArray[np.float64]:
+    """Return a number in [0, 1) for each of `count` rows from number `start` on, the same whoever asks.
+
+    The finaliser of SplitMix64 (Steele, Lea and Flood, Fast splittable pseudorandom number generators, OOPSLA 2014)
+    on the row's number times its golden increment: lots of neighbours have nothing in common, so that no period of the
+    file, such as labels that alternate, shows in the rows that are held out.
+
+    Examples
+    --------
+    >>> bool((lots(0, 10, seed=1)[4:] == lots(4, 6, seed=1)).all()), round(float(lots(0, 10_000, seed=1).mean()), 2)
+    (True, 0.5)
+    """
+    numbers = np.arange(start, start + count, dtype=np.uint64) + np.uint64(1)
+    mixed = (numbers + np.uint64(seed % 2**32) * np.uint64(2**32)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+class _Part(NamedTuple):
+    lots: NDArray[np.float64]
+    rows: Any
+    labels: NDArray[Any]
+
+
+class HeldOut:
+    """Collects the rows of a stream whose lot is below a share, which is halved whenever they become too many.
+
+    Parameters
+    ----------
+    share
+        The part of all rows to hold out.
+    seed
+        Another seed holds out other rows.
+    most
+        The most rows to hold.
+
+    Examples
+    --------
+    >>> held = HeldOut(share=0.5, seed=0, most=100)
+    >>> for start in range(0, 1000, 50):
+    ...     held.add(start, np.arange(start, start + 50)[:, None], np.zeros(50))
+    >>> held.share, len(held) <= 100
+    (0.0625, True)
+    """
+
+    def __init__(self, share: float, seed: int, most: int) -> None:
+        self.share, self._seed, self._most = share, seed, most
+        self._parts: list[_Part] = []
+
+    def __len__(self) -> int:
+        return sum(len(part.lots) for part in self._parts)
+
+    def mask(self, start: int, count: int) -> NDArray[np.bool_]:
+        """Return which rows from number `start` on are held out."""
+        return lots(start, count, self._seed) < self.share
+
+    def add(self, start: int, rows: Any, labels: NDArray[Any]) -> None:
+        """Look at the next rows of the stream, of which the first has the number `start`."""
+        self._parts.append(_chosen(_Part(lots(start, len(labels), self._seed), rows, labels), self.share))
+        while len(self) > self._most:
+            self.share /= 2.0
+            self._parts = [_chosen(part, self.share) for part in self._parts]
+
+    def drop(self) -> None:
+        """Hold out nothing."""
+        self.share = 0.0
+        self._parts = [_chosen(part, self.share) for part in self._parts]
+
+    def rows(self) -> tuple[Any, NDArray[Any]]:
+        """Return rows and labels in the order of the stream; at least one part was added."""
+        matrices = [part.rows for part in self._parts]
+        is_sparse = any(sparse.issparse(matrix) for matrix in matrices)
+        joined = sparse.vstack(matrices, format="csr") if is_sparse else np.concatenate(matrices)
+        return joined, np.concatenate([part.labels for part in self._parts])
+
+
+def _chosen(part: _Part, share: float) -> _Part:
+    chosen = part.lots < share
+    return _Part(part.lots[chosen], part.rows[chosen], part.labels[chosen])
+
+
+def read_chunked_domains(
+    estimator: BaseEstimator, source: Any, target: Any, labels: Labels, *, held_out: HeldOut
+) -> ChunkedTask:
+    """Read both domains once, check all they hold, and return what training reads again in every epoch.
+
+    Parameters
+    ----------
+    estimator
+        Gets to know the number and the names of the features.
+    source, target
+        Iterables of chunks (X, y) and of chunks X that start from the first chunk whenever they are asked; the target
+        may be None.
+    labels
+        Learns what y holds.
+    held_out
+        Collects rows of the source; it is emptied where these or the others would be fewer than two or than the
+        classes.
+    """
+    source_rows = _Domain(estimator, source, "source", labels)
+    target_rows = None if target is None else _Domain(estimator, target, "target", None)
+    for chunk in source_rows.read():
+        assert chunk.labels is not None  # noqa: S101
+        with naming(chunk.where):
+            labels.note(chunk.labels)
+        held_out.add(chunk.start, chunk.rows, chunk.labels)
+    with naming("source"):
+        labels.finish()
+    if target_rows is not None:
+        for _ in target_rows.read():
+            pass  # Read for the checks and the number of rows.
+    if min(len(held_out), source_rows.rows - len(held_out)) < max(FEWEST_ROWS, labels.fewest):
+        held_out.drop()
+    is_sparse = source_rows.is_sparse or (target_rows is not None and target_rows.is_sparse)
+    empty = _empty_task(estimator.n_features_in_, labels, held_out, is_sparse=is_sparse)
+    if target_rows is not None:
+        empty = replace(empty, target=empty.source)
+
+    def training_chunks() -> Iterator[Labelled]:
+        for chunk in source_rows.read():
+            assert chunk.labels is not None  # noqa: S101
+            with naming(chunk.where):
+                codes = labels.coded(chunk.labels)
+            rows = _of_kind(chunk.rows, is_sparse=is_sparse)
+            kept = ~held_out.mask(chunk.start, len(codes)) if held_out.share else slice(None)
+            yield Labelled(rows[kept], codes[kept])
+
+    def target_chunks() -> Iterator[Labelled]:
+        assert target_rows is not None  # noqa: S101
+        for chunk in target_rows.read():
+            yield Labelled(_of_kind(chunk.rows, is_sparse=is_sparse), None)
+
+    return ChunkedTask(
+        training_chunks,
+        None if target_rows is None else target_chunks,
+        source_rows.rows - len(held_out),
+        0 if target_rows is None else target_rows.rows,
+        empty,
+    )
+
+
+class _Chunk(NamedTuple):
+    """A chunk that was checked; `start` rows stand before it."""
+
+    where: str
+    start: int
+    rows: Matrix
+    labels: NDArray[Any] | None
+
+
+class _Domain:
+    """One domain in chunks; which rows it has is known from the first reading on."""
+
+    def __init__(self, estimator: BaseEstimator, chunks: Any, name: str, labels: Labels | None) -> None:
+        _refuse_what_ends(chunks, name, "X" if labels is None else "(X, y)")
+        self._estimator, self._chunks, self._name, self._labels = estimator, chunks, name, labels
+        self.rows = 0
+        self.is_sparse = False
+        self._checksum: Checksum | None = None
+
+    def read(self) -> Iterator[_Chunk]:
+        """Yield all chunks that have rows, checked; a reading that finds other rows than the first is refused."""
+        start, checksum = 0, Checksum()
+        for number, content in enumerate(self._chunks, start=1):
+            chunk = self._checked(content, f"{self._name}, chunk {number}", start)
+            if chunk.rows.shape[0]:
+                self.is_sparse |= sparse.issparse(chunk.rows)
+                start += chunk.rows.shape[0]
+                checksum.add(chunk.rows, chunk.labels)
+                yield chunk
+        if start < FEWEST_ROWS:
+            raise InvalidInputError(f"{self._name} has {start} rows; a distribution needs at least {FEWEST_ROWS}.")
+        self._refuse_others(start, checksum)
+        self.rows, self._checksum = start, checksum
+
+    def _refuse_others(self, rows: int, checksum: Checksum) -> None:
+        """Rows are held out by their number: those of another order would be trained on and held out."""
+        if self._checksum is None or (rows == self.rows and checksum == self._checksum):
+            return
+        now = f"has {rows} now" if rows != self.rows else "has others now, or the same in another order"
+        raise InvalidInputError(
+            f"{self._name} had {self.rows} rows when it was first read and {now}; give chunks that are the same "
+            "whenever they are read."
         )
-        spec = NetworkSpec(seed, weight if target is not None else 0.0, distance)
-        with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
-            network = train_chunks(chunked, config, spec, device=check_device(self.device), progress=progress)
-        self._keep_one(network)
 
-    @abstractmethod
-    def _take_over(self, labels: Any) -> int:
-        """Remember how outputs are turned back into labels; return how many outputs there are."""
+    def _checked(self, content: Any, where: str, start: int) -> _Chunk:
+        if self._labels is None:
+            return _Chunk(where, start, self._rows(content, where, start), None)
+        if not isinstance(content, tuple | list) or len(content) != 2:
+            raise InvalidTypeError(f"{where} must be a pair (X, y), got {type(content).__name__}.")
+        rows = self._rows(content[0], where, start)
+        with naming(where):
+            labels = np.zeros(0)
+            if rows.shape[0]:
+                labels = self._labels.read(content[1])
+                refuse_missing(labels)
+            check_consistent_length(rows, labels)
+        return _Chunk(where, start, rows, labels)
 
-    def _keep(self, network: TrainedNetwork) -> None:
-        super()._keep(network)
-        # Whatever was carried belongs to other weights.
-        self._carried = None
-
-    def _keep_one(self, network: TrainedNetwork) -> None:
-        """Keep a network that is not one of several."""
-        self._keep(network)
-
-    def _single_weight(self) -> float:
-        if isinstance(self.weight, str) and self.weight == "auto":
-            raise InvalidInputError(
-                'weight="auto" compares networks on rows it holds in memory, which chunks do not; give a number, try '
-                "weight=1.0."
+    def _rows(self, X: Any, where: str, start: int) -> Matrix:
+        if isinstance(X, tuple):
+            raise InvalidTypeError(f"{where}: X must be an array, a DataFrame or a CSR matrix, got a tuple.")
+        is_first = self._labels is not None and start == 0 and not self.rows
+        with naming(where):
+            rows = validate_data(
+                self._estimator,
+                X,
+                reset=is_first,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                ensure_min_samples=0,
             )
-        return self._weight()
-
-    def _same_columns(self, X: Any) -> dict[str, Any]:
-        """Refuse other columns than those of the first call, and return what is known of them."""
-        known = {name: vars(self)[name] for name in ("n_features_in_", "feature_names_in_") if name in vars(self)}
-        if known:
-            with naming("X"):
-                validate_data(self, X, reset=False, skip_check_array=True)
-        return known
-
-    def _learn_more(self, domains: Domains) -> None:
-        config, weight, device = self._config(), self._single_weight(), check_device(self.device)
-        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
-        settings = (config.hidden, config.optimizer.name, self.discrepancy, device)
-        carried = self._carried[1] if self._carried is not None and self._carried[0] == settings else None
-        initial = self._learned_layers(config)
-        spec = NetworkSpec(0 if initial else check_seed(self.random_state), weight, distance, initial=initial)
-        target = None if domains.target is None else as_float32(domains.target, "X_target")
-        task = Task(as_float32(domains.source, "X"), domains.labels, target, self._n_outputs)
-        carried, figures = go_on(task, config, spec, device=device, carried=carried)
-        epochs = getattr(self, "n_epochs_", 0) + 1
-        self._keep_one(TrainedNetwork(carried.layers, epochs, epochs, self._longer_history(figures, epochs), {}))
-        self._carried = (settings, carried)
-
-    def _learned_layers(self, config: TrainingConfig) -> list[Layer] | None:
-        """The weights so far, as they are stored; None before the first call."""
-        if not hasattr(self, "coefs_"):
-            return None
-        if len(getattr(self, "networks_", [0])) > 1:
-            raise InvalidInputError(
-                f"this model combines {len(self.networks_)} networks, which cannot learn on; fit one of one weight."
-            )
-        hidden = tuple(int(weight.shape[1]) for weight in self.coefs_[:-1])
-        if hidden != config.hidden:
-            raise InvalidInputError(
-                f"hidden is {config.hidden}, the network that is to learn on has {hidden}; keep it or take a clone."
-            )
-        return [Layer(weight, bias) for weight, bias in zip(self.coefs_, self.intercepts_, strict=True)]
-
-    def _longer_history(self, figures: EpochFigures, call: int) -> History:
-        loss, distance = float(figures.source_loss[0]), float(figures.distance[0])
-        if not (loss < LARGEST_LOSS and distance < LARGEST_LOSS):
-            raise DivergedError(
-                f"training diverged: source loss {loss:g}, distance {distance:g} in pass {call}; lower learning_rate "
-                "or weight, or scale the features."
-            )
-        history = History(**{name: list(values) for name, values in getattr(self, "history_", {}).items()})
-        history.source_loss.append(loss)
-        history.distance.append(distance)
-        return history
+            _refuse_gaps(rows, start)
+            narrow = as_float32(rows, "X")
+            # Of a DataFrame they stand column by column; rows are what is cut from them.
+            return narrow if sparse.issparse(narrow) else np.ascontiguousarray(narrow)
 
 
-class ClassesInChunks(_InChunks):
-    """Learns classes from data that arrive in parts."""
-
-    networks_: list[Any]
-    coefficients_: NDArray[np.float64]
-    classes_: NDArray[Any]
-
-    def partial_fit(
-        self, X: Any, y: Any, X_target: Any = None, *, classes: Any = None, sample_domain: Any = None
-    ) -> Self:
-        """Learn from some more rows: one pass over them, in order.
-
-        Weights go on from the call before, also from ``fit``, ``fit_chunks`` or ``ma.load``; the optimizer's state goes
-        on from ``partial_fit`` to ``partial_fit`` as long as `optimizer`, `discrepancy` and `device` stay the same.
-        Nothing is held out or stopped early: the weights are those of the last update. Whether the loops are compiled
-        is decided by the rows of the first call. On an error or ^C the model is as it was before the call.
-
-        Parameters
-        ----------
-        X, y, X_target, sample_domain
-            As in ``fit``. Batches of `batch_size` rows of both domains are paired, the shorter one starts again
-            (Section 6.3 of Zellinger et al. 2019); without target rows the call is one of a plain network.
-        classes
-            All classes there will ever be; needed in the first call.
-
-        Examples
-        --------
-        >>> import numpy as np, momentalign as ma
-        >>> random = np.random.default_rng(0)
-        >>> model = ma.MANNClassifier(hidden=(8,), learning_rate=0.1, random_state=0)
-        >>> for _ in range(50):
-        ...     y = random.integers(2, size=300)
-        ...     X = random.normal(size=(300, 2)) + 3.0 * y[:, None]
-        ...     model = model.partial_fit(X, y, X + [0.0, 1.0], classes=[0, 1])
-        >>> bool(model.score(X + [0.0, 1.0], y) > 0.9), model.n_epochs_
-        (True, 50)
-        """
-        return self._all_or_nothing(self._learn_more_classes, X, y, X_target, classes, sample_domain)
-
-    def _learn_more_classes(self, X: Any, y: Any, X_target: Any, classes: Any, sample_domain: Any) -> None:
-        known = self._same_columns(X)
-        labels = self._known_classes(classes)
-        domains = read_domains(self, X, y, X_target, sample_domain=sample_domain)
-        self.__dict__ |= known
-        with naming("y"):
-            labels.read(domains.labels)
-            codes = labels.coded(domains.labels)
-        self.classes_ = labels.classes
-        self._learn_more(domains._replace(labels=codes))
-
-    def _known_classes(self, classes: Any) -> ClassLabels:
-        learned = getattr(self, "classes_", None)
-        if classes is None and learned is None:
-            raise InvalidInputError(
-                "classes must be given in the first call of partial_fit, later rows may have others; list all of them."
-            )
-        labels = ClassLabels(learned if classes is None else classes)
-        if learned is not None and not np.array_equal(labels.classes, learned):
-            raise InvalidInputError(
-                f"classes are {labels.classes.tolist()}, those of earlier calls {learned.tolist()}; give the same."
-            )
-        return labels
-
-    def fit_chunks(
-        self, source: Any, target: Any = None, *, classes: Any = None, most_held_out: int = MOST_HELD_OUT
-    ) -> Self:
-        """Train as ``fit`` does on data larger than memory, read in chunks, once before and once in every epoch.
-
-        Rows are taken in the order of the chunks, the same in every epoch: where a file is sorted by class or by time,
-        shuffle it first. The size of the chunks changes no bit of the result. A row of the source is held out by a lot
-        drawn from its number and `random_state`, with the chance `validation_fraction`, which is halved until at most
-        `most_held_out` rows are. Epochs, early stopping, what is kept and ``history_`` are those of ``fit``, which
-        differs in two things: it shuffles the rows once, and it holds out the classes in proportion. On an error or ^C
-        the model is as it was before the call.
-
-        Parameters
-        ----------
-        source
-            Chunks (X, y): a list, :class:`~momentalign.tables.chunks.FileChunks` or any object that yields them
-            from the first on whenever it is iterated. X as in ``fit``, with the same columns in every chunk.
-        target
-            Chunks X; None trains a plain network.
-        classes
-            The classes, where other labels are to be refused; None takes those of the first reading.
-        most_held_out
-            The most rows of the source to hold out, and in memory.
-
-        Examples
-        --------
-        >>> import numpy as np, momentalign as ma
-        >>> from momentalign.tables.chunks import ArrayChunks
-        >>> random = np.random.default_rng(0)
-        >>> y = random.integers(2, size=2000)
-        >>> X = random.normal(size=(2000, 2)) + 3.0 * y[:, None]
-        >>> model = ma.MANNClassifier(hidden=(8,), max_epochs=20, learning_rate=0.1, random_state=0)
-        >>> source, target = ArrayChunks(X, y, rows=500), ArrayChunks(X + [0.0, 1.0], rows=500)
-        >>> bool(model.fit_chunks(source, target).score(X + [0.0, 1.0], y) > 0.9)
-        True
-        """
-        return self._all_or_nothing(self._learn_chunks, source, target, ClassLabels(classes), most_held_out)
-
-    def _take_over(self, labels: Any) -> int:
-        self.classes_ = labels.classes
-        return len(self.classes_)
-
-    def _keep_one(self, network: TrainedNetwork) -> None:
-        super()._keep_one(network)
-        self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
+def _refuse_what_ends(chunks: Any, name: str, content: str) -> None:
+    remedy = f"give a list of {content}, or an object whose __iter__ yields them"
+    if not isinstance(chunks, Iterable) or isinstance(chunks, str | bytes | dict):
+        raise InvalidTypeError(f"{name} must yield chunks {content}, got {type(chunks).__name__}; {remedy}.")
+    if iter(chunks) is chunks:
+        raise InvalidTypeError(
+            f"{name} is a {type(chunks).__name__}, which can be read once only, every epoch reads it again; {remedy}."
+        )
 
 
-class ValuesInChunks(_InChunks):
-    """Learns numbers from data that arrive in parts."""
+def _refuse_gaps(rows: Matrix, start: int) -> None:
+    """Name the first value that is not finite."""
+    is_sparse = hasattr(rows, "tocsr")
+    finite = np.isfinite(rows.data if is_sparse else rows)
+    if finite.all():
+        return
+    index = int(finite.argmin())
+    row, column = divmod(index, rows.shape[1])
+    if is_sparse:
+        row, column = int((rows.indptr <= index).sum()) - 1, int(rows.indices[index])
+    raise InvalidInputError(
+        f"row {row + 1} (row {start + row + 1} of all) holds {rows[row, column]} in column {column + 1}; fill it in or "
+        "leave the row out."
+    )
 
-    y_mean_: NDArray[np.float64]
-    y_deviation_: NDArray[np.float64]
 
-    def partial_fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
-        """Learn from some more rows: one pass over them, in order.
+def _of_kind(rows: Matrix, *, is_sparse: bool) -> Matrix:
+    """Where one chunk of one domain is sparse all others are made so."""
+    return sparse.csr_matrix(rows) if is_sparse and not sparse.issparse(rows) else rows
 
-        Mean and deviation of `y`, by which values are standardised, are those of the first call and kept (an output
-        that does not change there has the deviation 1): its rows should be like those to come. All else is as in
-        :meth:`MANNClassifier.partial_fit <momentalign.estimators.chunks.ClassesInChunks.partial_fit>`.
 
-        Examples
-        --------
-        >>> import numpy as np, momentalign as ma
-        >>> random = np.random.default_rng(0)
-        >>> model = ma.MANNRegressor(hidden=(8,), optimizer="adam", learning_rate=0.03, random_state=0)
-        >>> for _ in range(100):
-        ...     X = random.normal(size=(300, 2))
-        ...     model = model.partial_fit(X, X.sum(axis=1))
-        >>> bool(model.score(X, X.sum(axis=1)) > 0.9)
-        True
-        """
-        return self._all_or_nothing(self._learn_more_values, X, y, X_target, sample_domain)
-
-    def _learn_more_values(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
-        known = self._same_columns(X)
-        domains = read_valued_domains(self, X, y, X_target, sample_domain=sample_domain)
-        self.__dict__ |= known
-        learned = hasattr(self, "y_mean_")
-        labels = NumberLabels(Scale(self.y_mean_, self.y_deviation_) if learned else None)
-        labels.read(domains.labels)
-        if not learned:
-            labels.note(domains.labels)
-            labels.finish()
-            self._take_over(labels)
-            # What is constant now may not be so later.
-            self.y_deviation_ = np.where(self.y_deviation_ > 0.0, self.y_deviation_, 1.0)
-            labels = NumberLabels(Scale(self.y_mean_, self.y_deviation_))
-        self._learn_more(domains._replace(labels=labels.coded(domains.labels)))
-
-    def fit_chunks(self, source: Any, target: Any = None, *, most_held_out: int = MOST_HELD_OUT) -> Self:
-        """Train as ``fit`` does on data larger than memory, read in chunks, once before and once in every epoch.
-
-        All is as in :meth:`MANNClassifier.fit_chunks <momentalign.estimators.chunks.ClassesInChunks.fit_chunks>`; the
-        y of a chunk holds one or several numbers per row, and they are standardised by those of all rows.
-
-        Examples
-        --------
-        >>> import numpy as np, momentalign as ma
-        >>> from momentalign.tables.chunks import ArrayChunks
-        >>> X = np.random.default_rng(0).normal(size=(2000, 2))
-        >>> model = ma.MANNRegressor(hidden=(8,), optimizer="adam", learning_rate=0.03, max_epochs=30, random_state=0)
-        >>> bool(model.fit_chunks(ArrayChunks(X, X.sum(axis=1), rows=500)).score(X, X.sum(axis=1)) > 0.9)
-        True
-        """
-        return self._all_or_nothing(self._learn_chunks, source, target, NumberLabels(), most_held_out)
-
-    def _take_over(self, labels: Any) -> int:
-        self.y_mean_, self.y_deviation_ = labels.scale
-        return int(self.y_mean_.size)
+def _empty_task(width: int, labels: Labels, held_out: HeldOut, *, is_sparse: bool) -> Task:
+    """A task without rows to train on but with the held-out ones."""
+    rows, raw = held_out.rows()
+    codes = labels.coded(raw)
+    nothing = _of_kind(np.zeros((0, width), np.float32), is_sparse=is_sparse)
+    if not len(held_out):
+        return Task(nothing, codes, None, labels.n_outputs)
+    return Task(nothing, codes[:0], None, labels.n_outputs, _of_kind(rows, is_sparse=is_sparse), codes)

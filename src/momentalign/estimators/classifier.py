@@ -5,19 +5,16 @@ Moment Alignment Neural Network of Zellinger et al. (2019) as a scikit-learn est
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.chunks import ClassesInChunks
 from momentalign.estimators.combination import (
     Combination,
     Members,
@@ -25,16 +22,18 @@ from momentalign.estimators.combination import (
     train_combination,
     weight_grid,
 )
-from momentalign.estimators.domains import Domains, encode_labels, read_domains, split_layers
+from momentalign.estimators.domains import all_or_nothing, split_layers
+from momentalign.estimators.labels import ClassLabels
+from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN
 from momentalign.estimators.several import Running
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.progress import progress_bar
-from momentalign.training.config import LossName, NetworkSpec, Task, TrainedNetwork, TrainingConfig
+from momentalign.training.config import LossName, NetworkSpec, Task, TrainedNetwork
 
 __all__ = ["MANNClassifier"]
 
 
-class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
+class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
     r"""Neural network classifier whose hidden activations are aligned between a source and a target domain.
 
     Minimises :math:`\mathcal L(h(X_S), y_S) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24): the cross-entropy on the
@@ -110,14 +109,95 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
 
     _loss: LossName = "cross_entropy"
 
-    def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
-        domains = read_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
-        self.classes_, codes = encode_labels(domains.labels)
-        if len(self.classes_) < 2:
+    @all_or_nothing
+    def partial_fit(
+        self, X: Any, y: Any, X_target: Any = None, *, classes: Any = None, sample_domain: Any = None
+    ) -> Self:
+        """Learn from some more rows: one pass over them, in order.
+
+        Weights go on from the call before, also from ``fit``, ``fit_chunks`` or ``ma.load``; the optimizer's state goes
+        on from ``partial_fit`` to ``partial_fit`` as long as `optimizer`, `discrepancy` and `device` stay the same.
+        Nothing is held out or stopped early: the weights are those of the last update. Whether the loops are compiled
+        is decided by the rows of the first call. On an error or ^C the model is as it was before the call.
+
+        Parameters
+        ----------
+        X, y, X_target, sample_domain
+            As in ``fit``. Batches of `batch_size` rows of both domains are paired, the shorter one starts again
+            (Section 6.3 of Zellinger et al. 2019); without target rows the call is one of a plain network.
+        classes
+            All classes there will ever be; needed in the first call.
+
+        Examples
+        --------
+        >>> import numpy as np, momentalign as ma
+        >>> random = np.random.default_rng(0)
+        >>> model = ma.MANNClassifier(hidden=(8,), learning_rate=0.1, random_state=0)
+        >>> for _ in range(50):
+        ...     y = random.integers(2, size=300)
+        ...     X = random.normal(size=(300, 2)) + 3.0 * y[:, None]
+        ...     model = model.partial_fit(X, y, X + [0.0, 1.0], classes=[0, 1])
+        >>> bool(model.score(X + [0.0, 1.0], y) > 0.9), model.n_epochs_
+        (True, 50)
+        """
+        self._refuse_automatic()
+        learned = getattr(self, "classes_", None)
+        if classes is None and learned is None:
             raise InvalidInputError(
-                f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
+                "classes must be given in the first call of partial_fit, later rows may have others; list all of them."
             )
-        return domains._replace(labels=codes)
+        labels = ClassLabels(learned if classes is None else classes)
+        if learned is not None and not np.array_equal(labels.classes, learned):
+            raise InvalidInputError(
+                f"classes are {labels.classes.tolist()}, those of earlier calls {learned.tolist()}; give the same."
+            )
+        return self._partial_fit(X, y, X_target, labels, sample_domain)
+
+    @all_or_nothing
+    def fit_chunks(
+        self, source: Any, target: Any = None, *, classes: Any = None, most_held_out: int = MOST_HELD_OUT
+    ) -> Self:
+        """Train as ``fit`` does on data larger than memory, read in chunks, once before and once in every epoch.
+
+        Rows are taken in the order of the chunks, the same in every epoch: where a file is sorted by class or by time,
+        shuffle it first. The size of the chunks changes no bit of the result. A row of the source is held out by a lot
+        drawn from its number and `random_state`, with the chance `validation_fraction`, which is halved until at most
+        `most_held_out` rows are. Epochs, early stopping, what is kept and ``history_`` are those of ``fit``, which
+        differs in two things: it shuffles the rows once, and it holds out the classes in proportion. On an error or ^C
+        the model is as it was before the call.
+
+        Parameters
+        ----------
+        source
+            Chunks (X, y): a list, :class:`~momentalign.tables.chunks.FileChunks` or any object that yields them
+            from the first on whenever it is iterated. X as in ``fit``, with the same columns in every chunk.
+        target
+            Chunks X; None trains a plain network.
+        classes
+            The classes, where other labels are to be refused; None takes those of the first reading.
+        most_held_out
+            The most rows of the source to hold out, and in memory.
+
+        Examples
+        --------
+        >>> import numpy as np, momentalign as ma
+        >>> from momentalign.tables.chunks import ArrayChunks
+        >>> random = np.random.default_rng(0)
+        >>> y = random.integers(2, size=2000)
+        >>> X = random.normal(size=(2000, 2)) + 3.0 * y[:, None]
+        >>> model = ma.MANNClassifier(hidden=(8,), max_epochs=20, learning_rate=0.1, random_state=0)
+        >>> source, target = ArrayChunks(X, y, rows=500), ArrayChunks(X + [0.0, 1.0], rows=500)
+        >>> bool(model.fit_chunks(source, target).score(X + [0.0, 1.0], y) > 0.9)
+        True
+        """
+        self._refuse_automatic()
+        return self._fit_chunks(source, target, ClassLabels(classes), most_held_out)
+
+    def _new_labels(self) -> ClassLabels:
+        return ClassLabels()
+
+    def _keep_labels(self, labels: ClassLabels) -> None:
+        self.classes_ = labels.classes
 
     @property
     def _is_automatic(self) -> bool:
@@ -126,13 +206,23 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
     def _weight(self) -> float:
         return 1.0 if self._is_automatic else super()._weight()
 
-    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
+    def _refuse_automatic(self) -> None:
+        if self._is_automatic:
+            raise InvalidInputError(
+                'weight="auto" compares networks on rows it holds in memory, which chunks do not; give a number, try '
+                "weight=1.0."
+            )
+
+    def _train(self, task: Task, spec: NetworkSpec, device: str) -> None:
         if not self._is_automatic:
-            super()._train(task, config, spec, device)
-            self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
+            super()._train(task, spec, device)
             return
         with progress_bar(type(self).__name__, verbose=self.verbose) as progress:
             self._train_several(task, spec, Running(device, progress=progress))
+
+    def _keep(self, network: TrainedNetwork) -> None:
+        super()._keep(network)
+        self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
 
     def _train_several(self, task: Task, spec: NetworkSpec, running: Running, *, seeds: int = 1) -> Combination:
         """Train networks of several weights and predict with what :func:`train_combination` makes of them."""
@@ -183,21 +273,3 @@ class MANNClassifier(ClassifierMixin, ClassesInChunks):  # type: ignore[misc]
     def _fitted_networks(self) -> list[tuple[list[NDArray[Any]], list[NDArray[Any]]]]:
         check_is_fitted(self)
         return self.networks_
-
-    @property
-    def _n_outputs(self) -> int:
-        return len(self.classes_)
-
-    def _hold_out(
-        self, labels: NDArray[Any], fraction: float, seed: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
-        """Classes in proportion in both parts; nothing is held out where one is too small."""
-        order = np.random.default_rng([seed, 0]).permutation(len(labels))
-        classes = len(np.unique(labels))
-        held_out = math.ceil(fraction * len(labels))
-        if fraction == 0.0 or np.bincount(labels).min() < 2 or held_out < classes or len(labels) - held_out < classes:
-            return order, None
-        training, validation = train_test_split(
-            order, test_size=held_out, stratify=labels[order], shuffle=True, random_state=seed % 2**32
-        )
-        return training, validation

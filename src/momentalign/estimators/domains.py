@@ -1,51 +1,62 @@
 """Domains as they reach an estimator: split, checked, and never mixed up.
 
 Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled target sample; or several of each.
-
-How estimators read their parameters and data: checked, named in errors, in the types that training takes.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import assert_all_finite, check_consistent_length, validate_data
 
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError
+from momentalign.estimators.labels import Labels
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import Task
+from momentalign.validation import naming
 
 __all__ = [
     "Domains",
+    "all_or_nothing",
     "as_float32",
     "domain_ids",
     "domain_numbers",
-    "encode_labels",
     "joined_task",
-    "naming",
     "read_domains",
     "split_layers",
     "with_rows_of_every_domain",
 ]
 
-Labels = NDArray[Any]
 Ids = NDArray[np.integer[Any]]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 # The ids of skada for one source and one target.
 SOURCE_ID, TARGET_ID = 1, -2
 # A part with fewer rows has no distribution.
 FEWEST_ROWS = 2
-# Whole numbers are exact in float64 below this.
-WHOLE_BELOW = 2.0**53
+
+
+def all_or_nothing(method: Method) -> Method:
+    """Make a method that changes its estimator leave it as it was where it raises, also at ^C."""
+
+    @functools.wraps(method)
+    def guarded(self: Any, *arguments: Any, **options: Any) -> Any:
+        before = dict(vars(self))
+        try:
+            return method(self, *arguments, **options)
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    return cast("Method", guarded)
 
 
 class Domains(NamedTuple):
@@ -55,7 +66,7 @@ class Domains(NamedTuple):
     """
 
     source: Matrix
-    labels: Labels
+    labels: NDArray[Any]
     target: Matrix | None
     source_ids: Ids
     target_ids: Ids | None
@@ -90,7 +101,7 @@ def domain_ids(ids: Ids) -> list[int]:
 
 
 def domain_numbers(ids: Ids) -> NDArray[np.intp] | None:
-    """Return the place of each id among the different ones, None where there is one only.
+    """Return the position of each id among the different ones, None where there is one only.
 
     Examples
     --------
@@ -119,15 +130,24 @@ def with_rows_of_every_domain(
 
 
 def read_domains(
-    estimator: BaseEstimator, X: Any, y: Any, X_target: Any, *, sample_domain: Any = None, y_target: Any = None
+    estimator: BaseEstimator,
+    X: Any,
+    y: Any,
+    X_target: Any,
+    *,
+    labels: Labels | None,
+    sample_domain: Any = None,
+    y_target: Any = None,
 ) -> Domains:
     """Return the domains of one call of ``fit``, checked, or say what is wrong with them.
 
     `X` and `y` are the source, `X_target` the target; or `X` holds both and `sample_domain` says which rows are which:
     positive ids are sources, negative ids are targets, whose labels in `y` are not looked at. Target rows with a
     label in `y_target` join the labelled rows. Without ids the source is 1 and the target -2, as in skada.
+
+    `labels` learns what `y` holds, and codes it; without it there are no labels, and `y` is not looked at.
     """
-    if y is None:
+    if labels is not None and y is None:
         raise InvalidInputError(
             f"{type(estimator).__name__} requires y to be passed, but the target y is None; give the source labels."
         )
@@ -135,10 +155,10 @@ def read_domains(
         raise InvalidInputError("give either X_target or sample_domain, not both: each names the target rows.")
     with naming("X"):
         X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    y = np.zeros(X.shape[0]) if labels is None else labels.read(y)
     with naming("y"):
-        y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
-    ids = _read_ids(sample_domain, y)
+    ids = _read_ids(sample_domain, X.shape[0])
     if sample_domain is not None:
         X, y, X_target = X[ids > 0], y[ids > 0], None if (ids > 0).all() else X[ids < 0]
     elif X_target is not None:
@@ -156,21 +176,16 @@ def read_domains(
     target_ids = None
     if X_target is not None:
         target_ids = np.full(X_target.shape[0], TARGET_ID) if sample_domain is None else ids[ids < 0]
-    if y_target is not None:
-        X, y = _add_labelled_target(X, y, X_target, y_target)
-    return Domains(X, y, X_target, ids[ids > 0], target_ids)
+    if labels is not None and y_target is not None:
+        known, more = labels.known_of_target(y_target, y, 0 if X_target is None else X_target.shape[0])
+        if known.any():
+            X, y = _stacked([X, cast("Matrix", X_target)[known]]), np.concatenate([y, more])
+    codes = y if labels is None else labels.learn(y)
+    return Domains(X, codes, X_target, ids[ids > 0], target_ids)
 
 
-@contextmanager
-def naming(argument: str) -> Iterator[None]:
-    """Give the errors of scikit-learn the name of the argument, in one line and without a print of the data."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        lines = [line for line in str(error).splitlines() if not line.lstrip().startswith(("array=", "["))]
-        message = " ".join(" ".join(lines).split())
-        kind = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
-        raise kind(f"{argument}: {message}") from None
+def _stacked(parts: Sequence[Matrix]) -> Matrix:
+    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
 def _of_one_kind(X: Matrix, X_target: Matrix) -> tuple[Matrix, Matrix]:
@@ -180,15 +195,14 @@ def _of_one_kind(X: Matrix, X_target: Matrix) -> tuple[Matrix, Matrix]:
     return sparse.csr_matrix(X), sparse.csr_matrix(X_target)
 
 
-def _read_ids(sample_domain: Any, y: Labels) -> Ids:
+def _read_ids(sample_domain: Any, rows: int) -> Ids:
     """One id per row of X; without any all rows are those of the source."""
     if sample_domain is None:
-        return np.full(len(y), SOURCE_ID)
+        return np.full(rows, SOURCE_ID)
     domain = np.asarray(sample_domain)
-    if domain.shape != y.shape or domain.dtype.kind not in "iu":
+    if domain.shape != (rows,) or domain.dtype.kind not in "iu":
         raise InvalidInputError(
-            f"sample_domain must be one whole number per row of X ({y.shape[0]}), got {domain.dtype} of shape "
-            f"{domain.shape}."
+            f"sample_domain must be one whole number per row of X ({rows}), got {domain.dtype} of shape {domain.shape}."
         )
     if domain.max(initial=0) > np.iinfo(np.int64).max:
         raise InvalidInputError(f"sample_domain holds {domain.max()}; use ids below 2^63.")
@@ -214,53 +228,6 @@ def _refuse_single_rows_of(ids: Ids) -> None:
         )
 
 
-def _add_labelled_target(X: Matrix, y: Labels, X_target: Matrix | None, y_target: Any) -> tuple[Matrix, Labels]:
-    # A list of names and numbers would become an array of names.
-    labels = np.array(y_target, dtype=object) if isinstance(y_target, (list, tuple)) else np.asarray(y_target)
-    if X_target is None or labels.shape != (X_target.shape[0],):
-        rows = 0 if X_target is None else X_target.shape[0]
-        raise InvalidInputError(
-            f"y_target must hold one entry per target row ({rows}), got shape {labels.shape}; mark missing ones with "
-            "NaN, None or -1."
-        )
-    known = ~_missing(labels, y)
-    if not known.any():
-        return X, y
-    rows = X_target[known]
-    stack: Any = (lambda blocks: sparse.vstack(blocks, format="csr")) if sparse.issparse(X) else np.concatenate
-    joined = stack([X, rows])
-    return joined, np.concatenate([y, _as_labels(labels[known], y)])
-
-
-def _as_labels(labels: Labels, source_labels: Labels) -> Labels:
-    """Labels of the source's kind: an array that also holds missing ones is of floats or of objects."""
-    plain = np.array(labels.tolist())
-    if plain.dtype.kind == "f" and not np.isfinite(plain).all():
-        raise InvalidInputError("y_target holds an infinite label; mark missing ones with NaN, None or -1.")
-    if source_labels.dtype.kind in "iu" and plain.dtype.kind == "f" and (np.abs(plain) < WHOLE_BELOW).all():
-        whole = plain.astype(np.int64)
-        plain = whole if (whole == plain).all() else plain
-    if source_labels.dtype.kind == "O" and plain.dtype.kind in "UO":
-        return plain.astype(object)
-    kinds = {plain.dtype.kind, source_labels.dtype.kind}
-    if len(kinds) > 1 and not kinds <= set("iuf"):
-        raise InvalidInputError(
-            f"y_target holds labels such as {plain.tolist()[0]!r}, y is of {source_labels.dtype}; "
-            "give labels of one kind."
-        )
-    return plain
-
-
-def _missing(labels: Labels, source_labels: Labels) -> NDArray[np.bool_]:
-    """NaN, None, the NA of pandas and, unless it is a class of the source, -1 mark a missing label."""
-    unknown = [] if (source_labels == -1).any() else [-1]
-    return np.array([_is_none(label) or label in unknown for label in labels.tolist()], dtype=bool)
-
-
-def _is_none(label: Any) -> bool:
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)
-
-
 def _refuse_cut_target(X: Matrix, X_target: Matrix) -> None:
     """Raise where a cross-validation of scikit-learn may have cut X_target along with X.
 
@@ -280,17 +247,6 @@ def _refuse_cut_target(X: Matrix, X_target: Matrix) -> None:
             )
 
 
-def encode_labels(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the classes in order and each label as the number of its class."""
-    try:
-        classes, codes = np.unique(labels, return_inverse=True)
-    except TypeError:
-        raise InvalidTypeError("y holds labels of different types; make all of them numbers or all strings.") from None
-    with naming("y"):
-        check_classification_targets(labels)
-    return classes, codes
-
-
 def as_float32(rows: Matrix, name: str) -> Matrix:
     """Return rows in float32, or name the argument whose values do not fit."""
     with np.errstate(over="ignore"):
@@ -304,8 +260,7 @@ def joined_task(task: Task) -> Task:
     """The task with the held-out rows among the others, in an order that does not depend on which were held out."""
     if task.validation is None or task.validation_labels is None:
         return task
-    parts: list[Any] = [task.source, task.validation]
-    rows = sparse.vstack(parts, format="csr") if sparse.issparse(task.source) else np.concatenate(parts)
+    rows = _stacked([task.source, task.validation])
     labels = np.concatenate([task.labels, task.validation_labels])
     order = np.random.default_rng(len(labels)).permutation(len(labels))
     joined = Task(rows[order], labels[order], task.target, task.n_classes)

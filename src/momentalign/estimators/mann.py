@@ -1,14 +1,12 @@
-"""What classifier and regressor share: parameters, the order of a fit, and one trained network (Algorithm 1).
+"""What classifier and regressor share: fit, partial_fit and fit_chunks, from rows to one trained network (Algorithm 1).
 
-What an estimator keeps of each domain it was fitted to: the moments of its hidden activations.
-
-Section 3 of Zellinger et al. (2019): they are what the alignment made alike.
+A subclass says what labels are (:meth:`BaseMANN._new_labels`), and what to do with a trained network.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -26,13 +24,26 @@ from momentalign.discrepancies.domain_pairs import (
     refuse_other_count,
 )
 from momentalign.discrepancies.names import named_distance
-from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.domains import Domains, as_float32, domain_ids, split_layers, with_rows_of_every_domain
+from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
+from momentalign.estimators.chunks import HeldOut, read_chunked_domains
+from momentalign.estimators.domains import (
+    Domains,
+    all_or_nothing,
+    as_float32,
+    domain_ids,
+    read_domains,
+    split_layers,
+    with_rows_of_every_domain,
+)
+from momentalign.estimators.labels import Labels
 from momentalign.moments.streaming import Moments
 from momentalign.networks.shallow import Layer, Matrix, activations
 from momentalign.progress import epoch_bar
+from momentalign.training.chunked import Carried, go_on, train_chunks
 from momentalign.training.config import (
     Distance,
+    EpochFigures,
+    History,
     LossName,
     NetworkSpec,
     Optimizer,
@@ -41,76 +52,24 @@ from momentalign.training.config import (
     TrainedNetwork,
     TrainingConfig,
 )
-from momentalign.training.stack import train_stack
-from momentalign.validation import check_device, check_number, check_seed, positive_int
+from momentalign.training.stack import LARGEST_LOSS, train_stack
+from momentalign.validation import check_device, check_number, check_seed, naming, positive_int
 
-__all__ = [
-    "LARGEST_WEIGHT",
-    "BaseMANN",
-    "hidden_moments",
-    "in_chunks",
-    "moments_by_domain",
-    "read_moments",
-    "write_moments",
-]
-
-# Rows whose activations are in memory at once.
-CHUNK = 16384
-
-
-def moments_by_domain(
-    domains: Domains, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]
-) -> dict[int, Moments]:
-    """Return the moments of the last hidden layer for every id, sources first; labelled target rows are target rows."""
-    sides = ((domains.source, domains.source_ids), (domains.target, domains.target_ids))
-    return {
-        int(number): hidden_moments(rows[: len(ids)][ids == number], coefs, intercepts)
-        for rows, ids in sides
-        if rows is not None and ids is not None
-        for number in domain_ids(ids)
-    }
-
-
-def hidden_moments(rows: Matrix, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]) -> Moments:
-    """Return the moments up to order 5 of the hidden activations of some rows, a chunk of them at a time.
-
-    Examples
-    --------
-    >>> weights, biases = [np.ones((1, 2)), np.ones((2, 2))], [np.zeros(2), np.zeros(2)]
-    >>> hidden_moments(np.zeros((3, 1)), weights, biases).mean.tolist()
-    [0.5, 0.5]
-    """
-    layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
-    moments = Moments()
-    for start in range(0, rows.shape[0], CHUNK):
-        moments.update(activations(layers, rows[start : start + CHUNK].astype(np.float64)))
-    return moments
-
-
-def write_moments(estimator: Any) -> dict[str, Any]:
-    """Return ``domains_`` and ``moments_`` as plain JSON; empty where an estimator has none."""
-    moments = getattr(estimator, "moments_", {})
-    return {"domains": list(moments), "moments": [found.to_dict() for found in moments.values()]}
-
-
-def read_moments(description: Mapping[str, Any], width: int) -> dict[int, Moments]:
-    """Return what :func:`write_moments` described, checked; nothing where a model was saved without."""
-    ids, found = description.get("domains", []), description.get("moments", [])
-    if len(set(ids)) != len(found) or any(type(number) is not int or number == 0 for number in ids):
-        raise ValueError("the moments of every domain, and an id for each, are expected")
-    moments = {number: Moments.from_dict(part) for number, part in zip(ids, found, strict=True)}
-    if any(len(part.mean) != width for part in moments.values()):
-        raise ValueError(f"moments of {width} hidden units are expected")
-    return moments
-
+__all__ = ["LARGEST_WEIGHT", "MOST_HELD_OUT", "BaseMANN", "hidden_moments", "in_chunks"]
 
 # Rows that are predicted at once: bounds the memory that widening to float64 takes.
+CHUNK = 16384
 # Beyond this the squares of gradients leave float32.
 LARGEST_WEIGHT = 1e15
+# Rows that fit_chunks holds out, and in memory, unless told otherwise.
+MOST_HELD_OUT = 10_000
 
 
 class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A network whose hidden activations are aligned between two domains; its subclasses say what it learns."""
+
+    _carried: tuple[Any, Carried] | None = None
+    """What the optimizer was set to in the last partial_fit, and its state."""
 
     # What metadata routing hands on without being asked, as pipelines and scorers of skada expect it.
     __metadata_request__fit: ClassVar = {"sample_domain": True}
@@ -153,26 +112,20 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         self.between = between
         self.domain_weights = domain_weights
 
-    @abstractmethod
-    def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
-        """Return the domains with labels as a :class:`Task` takes them, and remember how to turn outputs back."""
-
-    @abstractmethod
-    def _hold_out(
-        self, labels: NDArray[Any], fraction: float, seed: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
-        """Split rows into training and validation; None where nothing is held out."""
-
     @property
     @abstractmethod
     def _loss(self) -> LossName:
         """What is minimised on the labelled rows."""
 
-    @property
     @abstractmethod
-    def _n_outputs(self) -> int:
-        """Units of the last layer."""
+    def _new_labels(self) -> Labels:
+        """Return what reads labels that nothing is known of."""
 
+    @abstractmethod
+    def _keep_labels(self, labels: Any) -> None:
+        """Remember how outputs are turned back into labels."""
+
+    @all_or_nothing
     def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None, y_target: Any = None) -> Self:
         """Train on labelled source rows and, where given, unlabelled target rows.
 
@@ -190,54 +143,140 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             Labels of some target rows, NaN, None or, where labels are classes, -1 where unknown; those rows join the
             labelled ones.
         """
-        before = dict(vars(self))
-        try:
-            self._fit(X, y, X_target, sample_domain, y_target)
-        except BaseException:  # A refused call changes nothing, also where the model was fitted before.
-            self.__dict__ = before
-            raise
-        return self
-
-    def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any, y_target: Any) -> None:
         task, spec, domains = self._prepare(X, y, X_target, sample_domain, y_target)
-        self._train(task, self._config(), spec, check_device(self.device))
-        self._note(moments_by_domain(domains, self.coefs_, self.intercepts_))
+        self._train(task, spec, check_device(self.device))
+        self._note_moments(domains)
+        return self
 
     def _prepare(
         self, X: Any, y: Any, X_target: Any, sample_domain: Any = None, y_target: Any = None
     ) -> tuple[Task, NetworkSpec, Domains]:
         """Check parameters and data; return what to train on and which network."""
-        self._config()
-        spec = self._spec()
-        domains = self._read_domains(X, y, X_target, sample_domain=sample_domain, y_target=y_target)
-        spec = replace(spec, seed=check_seed(self.random_state))
+        spec, labels = self._spec(), self._new_labels()
+        domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain, y_target=y_target)
+        self._keep_labels(labels)
         refuse_other_count(spec.domain_weights, len(domain_ids(domains.source_ids)))
-        if domains.target is None:
-            spec = replace(spec, weight=0.0)
-        return self._task(domains, spec.seed), spec, domains
+        weight = spec.weight if domains.target is not None else 0.0
+        spec = replace(spec, seed=check_seed(self.random_state), weight=weight)
+        return self._split(domains, labels, spec.seed), spec, domains
 
-    def _spec(self) -> NetworkSpec:
-        """The network that the parameters describe, without its seed."""
-        distance = named_distance(self.discrepancy, self.n_moments, width=self._config().hidden[-1])
-        weights = read_domain_weights(self.domain_weights)
-        return NetworkSpec(0, self._weight(), distance, between=read_between(self.between), domain_weights=weights)
+    def _split(self, domains: Domains, labels: Labels, seed: int) -> Task:
+        """Shuffle source and target once and hold out a part of the source."""
+        task = _whole_task(domains, labels)
+        training, held_out = labels.hold_out(task.labels, self._fraction_held_out(), seed)
+        if held_out is not None:
+            training, held_out = with_rows_of_every_domain(training, held_out, task.source_domains)
+        if task.target is not None:
+            order = np.random.default_rng([seed, 1]).permutation(task.target.shape[0])
+            task = replace(task, target=task.target[order], target_domains=_picked(task.target_domains, order))
+        if held_out is not None and len(held_out):
+            task = replace(
+                task,
+                validation=task.source[held_out],
+                validation_labels=task.labels[held_out],
+                validation_domains=_picked(task.source_domains, held_out),
+            )
+        return replace(
+            task,
+            source=task.source[training],
+            labels=task.labels[training],
+            source_domains=_picked(task.source_domains, training),
+        )
 
-    def _weight(self) -> float:
-        return check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
-
-    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
+    def _train(self, task: Task, spec: NetworkSpec, device: str) -> None:
         with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
-            (network,) = train_stack(task, config, [spec], device=device, progress=progress)
+            (network,) = train_stack(task, self._config(), [spec], device=device, progress=progress)
         self._keep(network)
 
     def _keep(self, network: TrainedNetwork) -> None:
+        """Predict with one network; what belonged to other weights is forgotten."""
         self.coefs_, self.intercepts_ = split_layers(network.layers)
         self.n_epochs_, self.best_epoch_ = network.n_epochs, network.best_epoch
         self.history_ = dict(vars(network.history))
-        self._note({})  # Moments of other weights mean nothing.
+        self.domains_ = np.zeros(0, dtype=np.int64)
+        self.moments_: dict[int, Moments] = {}
+        self._carried = None
 
-    def _note(self, moments: dict[int, Moments]) -> None:
-        self.domains_, self.moments_ = np.array(list(moments), dtype=np.int64), moments
+    def _note_moments(self, domains: Domains) -> None:
+        """Keep the moments of the last hidden layer of each domain, sources first.
+
+        Section 3 of Zellinger et al. (2019): they are what the alignment made alike. Labelled target rows are target
+        rows.
+        """
+        sides = ((domains.source, domains.source_ids), (domains.target, domains.target_ids))
+        self.moments_ = {
+            domain: hidden_moments(rows[: len(ids)][ids == domain], self.coefs_, self.intercepts_)
+            for rows, ids in sides
+            if rows is not None and ids is not None
+            for domain in domain_ids(ids)
+        }
+        self.domains_ = np.array(list(self.moments_), dtype=np.int64)
+
+    def _partial_fit(self, X: Any, y: Any, X_target: Any, labels: Labels, sample_domain: Any) -> Self:
+        """Learn from some more rows in one pass; `labels` are those of the calls before, if there were any."""
+        config, spec, device = self._config(), self._spec(), check_device(self.device)
+        self._refuse_other_columns(X)
+        known = {name: vars(self)[name] for name in ("n_features_in_", "feature_names_in_") if name in vars(self)}
+        domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain)
+        self.__dict__ |= known
+        self._keep_labels(labels)
+        refuse_other_count(spec.domain_weights, len(domain_ids(domains.source_ids)))
+        settings = (config.hidden, config.optimizer.name, self.discrepancy, self.n_moments, device)
+        carried = self._carried[1] if self._carried is not None and self._carried[0] == settings else None
+        initial = self._learned_layers(config)
+        spec = replace(spec, seed=0 if initial else check_seed(self.random_state), initial=initial)
+        task = _whole_task(domains, labels)
+        carried, figures = go_on(task, config, spec, device=device, carried=carried)
+        epochs = getattr(self, "n_epochs_", 0) + 1
+        self._keep(TrainedNetwork(carried.layers, epochs, epochs, self._longer_history(figures, epochs), {}))
+        self._carried = (settings, carried)
+        return self
+
+    def _fit_chunks(self, source: Any, target: Any, labels: Labels, most_held_out: int) -> Self:
+        """Train on chunks that are read once before and once in every epoch."""
+        config, spec = self._config(), self._spec()
+        spec = replace(spec, seed=check_seed(self.random_state), weight=spec.weight if target is not None else 0.0)
+        refuse_other_count(spec.domain_weights, 1)
+        most = positive_int(most_held_out, "most_held_out", example="10000")
+        held_out = HeldOut(self._fraction_held_out(), spec.seed, most)
+        chunked = read_chunked_domains(self, source, target, labels, held_out=held_out)
+        self._keep_labels(labels)
+        with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
+            network = train_chunks(chunked, config, spec, device=check_device(self.device), progress=progress)
+        self._keep(network)
+        return self
+
+    def _refuse_other_columns(self, X: Any) -> None:
+        if hasattr(self, "n_features_in_"):
+            with naming("X"):
+                validate_data(self, X, reset=False, skip_check_array=True)
+
+    def _learned_layers(self, config: TrainingConfig) -> list[Layer] | None:
+        """The weights so far, as they are stored; None before the first call."""
+        if not hasattr(self, "coefs_"):
+            return None
+        if len(getattr(self, "networks_", [0])) > 1:
+            raise InvalidInputError(
+                f"this model combines {len(self.networks_)} networks, which cannot learn on; fit one of one weight."
+            )
+        hidden = tuple(int(weight.shape[1]) for weight in self.coefs_[:-1])
+        if hidden != config.hidden:
+            raise InvalidInputError(
+                f"hidden is {config.hidden}, the network that is to learn on has {hidden}; keep it or take a clone."
+            )
+        return [Layer(weight, bias) for weight, bias in zip(self.coefs_, self.intercepts_, strict=True)]
+
+    def _longer_history(self, figures: EpochFigures, call: int) -> History:
+        loss, distance = float(figures.source_loss[0]), float(figures.distance[0])
+        if not (loss < LARGEST_LOSS and distance < LARGEST_LOSS):
+            raise DivergedError(
+                f"training diverged: source loss {loss:g}, distance {distance:g} in pass {call}; lower learning_rate "
+                "or weight, or scale the features."
+            )
+        history = History(**{name: list(values) for name, values in getattr(self, "history_", {}).items()})
+        history.source_loss.append(loss)
+        history.distance.append(distance)
+        return history
 
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the hidden activations of each row, (rows, width), values in [0, 1]."""
@@ -285,28 +324,51 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             loss=self._loss,
         )
 
-    def _task(self, domains: Domains, seed: int) -> Task:
-        """Shuffle source and target once and hold out a part of the source."""
+    def _spec(self) -> NetworkSpec:
+        """The network that the parameters describe, without its seed."""
+        distance = named_distance(self.discrepancy, self.n_moments, width=self._config().hidden[-1])
+        weights = read_domain_weights(self.domain_weights)
+        return NetworkSpec(0, self._weight(), distance, between=read_between(self.between), domain_weights=weights)
+
+    def _weight(self) -> float:
+        return check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+
+    def _fraction_held_out(self) -> float:
         fraction = check_number(self.validation_fraction, "validation_fraction", least=0.0)
         if fraction >= 1.0:
             raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
-        source, labels, target = as_float32(domains.source, "X"), domains.labels, domains.target
-        # Without a target nothing is compared, and several sources are as one.
-        numbers = None if target is None else domains.source_numbers
-        training, held_out = self._hold_out(labels, fraction, seed)
-        if held_out is not None:
-            training, held_out = with_rows_of_every_domain(training, held_out, numbers)
-        task = Task(
-            source[training], labels[training], None, self._n_outputs, source_domains=_picked(numbers, training)
-        )
-        if held_out is not None and len(held_out):
-            rows, codes, own = source[held_out], labels[held_out], _picked(numbers, held_out)
-            task = replace(task, validation=rows, validation_labels=codes, validation_domains=own)
-        if target is None:
-            return task
-        order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
-        target = as_float32(target[order], "X_target")
-        return replace(task, target=target, target_domains=_picked(domains.target_numbers, order))
+        return fraction
+
+
+def hidden_moments(rows: Matrix, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]) -> Moments:
+    """Return the moments up to order 5 of the hidden activations of some rows, a chunk of them at a time.
+
+    Examples
+    --------
+    >>> weights, biases = [np.ones((1, 2)), np.ones((2, 2))], [np.zeros(2), np.zeros(2)]
+    >>> hidden_moments(np.zeros((3, 1)), weights, biases).mean.tolist()
+    [0.5, 0.5]
+    """
+    layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
+    moments = Moments()
+    for start in range(0, rows.shape[0], CHUNK):
+        moments.update(activations(layers, rows[start : start + CHUNK].astype(np.float64)))
+    return moments
+
+
+def _whole_task(domains: Domains, labels: Labels) -> Task:
+    """All rows in float32. Without a target nothing is compared, and several sources are as one."""
+    source = as_float32(domains.source, "X")
+    if domains.target is None:
+        return Task(source, domains.labels, None, labels.n_outputs)
+    return Task(
+        source,
+        domains.labels,
+        as_float32(domains.target, "X_target"),
+        labels.n_outputs,
+        source_domains=domains.source_numbers,
+        target_domains=domains.target_numbers,
+    )
 
 
 def _picked(numbers: NDArray[np.intp] | None, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:

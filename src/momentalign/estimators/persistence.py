@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignWarning
-from momentalign.estimators.mann import read_moments, write_moments
 from momentalign.files import read_folder, write_folder
+from momentalign.moments.streaming import Moments
 from momentalign.version import __version__
 
 __all__ = ["describe", "load", "save"]
@@ -38,6 +38,7 @@ def describe(estimator: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     name = type(estimator).__name__
     if name not in _HOMES:
         raise InvalidInputError(f"a {name} cannot be read back, load knows {' and '.join(_HOMES)}; save one of these.")
+    moments = getattr(estimator, "moments_", {})
     description = {
         "class": name,
         "momentalign": __version__,
@@ -47,7 +48,8 @@ def describe(estimator: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         "n_epochs": estimator.n_epochs_,
         "best_epoch": estimator.best_epoch_,
         "history": estimator.history_,
-        **write_moments(estimator),
+        "domains": list(moments),
+        "moments": [found.to_dict() for found in moments.values()],
     }
     arrays = _named(estimator.coefs_, estimator.intercepts_)
     if name == "MANNClassifier":
@@ -102,9 +104,21 @@ def _build(arrays: Arrays, description: Mapping[str, Any]) -> Any:
             raise ValueError("one name per feature is expected")
     estimator.n_epochs_, estimator.best_epoch_ = int(description["n_epochs"]), int(description["best_epoch"])
     estimator.history_ = {key: [float(value) for value in values] for key, values in description["history"].items()}
-    estimator._note(read_moments(description, estimator.hidden[-1]))
+    estimator.moments_ = _moments(description, estimator.hidden[-1])
+    estimator.domains_ = np.array(list(estimator.moments_), dtype=np.int64)
     _check_shapes(estimator)
     return estimator
+
+
+def _moments(description: Mapping[str, Any], width: int) -> dict[int, Moments]:
+    """The moments of every domain; none where a model was saved without."""
+    ids, found = description.get("domains", []), description.get("moments", [])
+    if len(set(ids)) != len(found) or any(type(number) is not int or number == 0 for number in ids):
+        raise ValueError("the moments of every domain, and an id for each, are expected")
+    moments = {number: Moments.from_dict(part) for number, part in zip(ids, found, strict=True)}
+    if any(len(part.mean) != width for part in moments.values()):
+        raise ValueError(f"moments of {width} hidden units are expected")
+    return moments
 
 
 def _combined(estimator: Any) -> dict[str, NDArray[Any]]:
@@ -156,7 +170,8 @@ def _network(arrays: Arrays, count: int, prefix: str) -> tuple[list[Any], list[A
 
 
 def _check_shapes(estimator: Any) -> None:
-    sizes = [estimator.n_features_in_, *estimator.hidden, estimator._n_outputs]
+    n_outputs = estimator.y_mean_.size if hasattr(estimator, "y_mean_") else len(estimator.classes_)
+    sizes = [estimator.n_features_in_, *estimator.hidden, n_outputs]
     expected = list(pairwise(sizes))
     networks = getattr(estimator, "networks_", [])
     for coefs, intercepts in [(estimator.coefs_, estimator.intercepts_), *networks]:

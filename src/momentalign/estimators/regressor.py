@@ -5,9 +5,8 @@ The network of Zellinger et al. (2019) with linear outputs; their distances ask 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from momentalign.discrepancies.domain_pairs import Between, DomainWeights
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.chunks import ValuesInChunks
-from momentalign.estimators.domains import Domains
-from momentalign.estimators.labels import Scale, fitted_scale, read_valued_domains
-from momentalign.estimators.mann import in_chunks
+from momentalign.estimators.domains import all_or_nothing
+from momentalign.estimators.labels import ContinuousLabels, Scale
+from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN, in_chunks
 from momentalign.networks.shallow import outputs
 from momentalign.training.config import Distance, OptimizerName, TrainedNetwork, ValueLossName
 
 __all__ = ["MANNRegressor"]
 
-# A part with fewer rows has no distribution.
-FEWEST_ROWS = 2
 
-
-class MANNRegressor(RegressorMixin, ValuesInChunks):  # type: ignore[misc]
+class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
     r"""Neural network regressor whose hidden activations are aligned between a source and a target domain.
 
     Minimises :math:`\frac{1}{nk}\sum_{ij} \rho(r_{ij}) + \lambda\, d(h_0(X_S), h_0(X_T))`, Eq. (24) of Zellinger et al.
@@ -133,11 +128,53 @@ class MANNRegressor(RegressorMixin, ValuesInChunks):  # type: ignore[misc]
             raise InvalidInputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
         return self.loss
 
-    def _read_domains(self, X: Any, y: Any, X_target: Any, *, sample_domain: Any, y_target: Any) -> Domains:
-        domains = read_valued_domains(self, X, y, X_target, sample_domain=sample_domain, y_target=y_target)
-        scale = fitted_scale(domains.labels)
-        self.y_mean_, self.y_deviation_ = scale
-        return domains._replace(labels=scale.standardise(domains.labels).astype(np.float32))
+    @all_or_nothing
+    def partial_fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
+        """Learn from some more rows: one pass over them, in order.
+
+        Mean and deviation of `y`, by which values are standardised, are those of the first call and kept (an output
+        that does not change there has the deviation 1): its rows should be like those to come. All else is as in
+        :meth:`~momentalign.estimators.classifier.MANNClassifier.partial_fit`.
+
+        Examples
+        --------
+        >>> import numpy as np, momentalign as ma
+        >>> random = np.random.default_rng(0)
+        >>> model = ma.MANNRegressor(hidden=(8,), optimizer="adam", learning_rate=0.03, random_state=0)
+        >>> for _ in range(100):
+        ...     X = random.normal(size=(300, 2))
+        ...     model = model.partial_fit(X, X.sum(axis=1))
+        >>> bool(model.score(X, X.sum(axis=1)) > 0.9)
+        True
+        """
+        learned = hasattr(self, "y_mean_")
+        labels = ContinuousLabels(Scale(self.y_mean_, self.y_deviation_)) if learned else _LastingLabels()
+        return self._partial_fit(X, y, X_target, labels, sample_domain)
+
+    @all_or_nothing
+    def fit_chunks(self, source: Any, target: Any = None, *, most_held_out: int = MOST_HELD_OUT) -> Self:
+        """Train as ``fit`` does on data larger than memory, read in chunks, once before and once in every epoch.
+
+        All is as in :meth:`~momentalign.estimators.classifier.MANNClassifier.fit_chunks`; the y of a chunk holds one
+        or several numbers per row, and they are standardised by those of all rows.
+
+        Examples
+        --------
+        >>> import numpy as np, momentalign as ma
+        >>> from momentalign.tables.chunks import ArrayChunks
+        >>> X = np.random.default_rng(0).normal(size=(2000, 2))
+        >>> model = ma.MANNRegressor(hidden=(8,), optimizer="adam", learning_rate=0.03, max_epochs=30, random_state=0)
+        >>> bool(model.fit_chunks(ArrayChunks(X, X.sum(axis=1), rows=500)).score(X, X.sum(axis=1)) > 0.9)
+        True
+        """
+        return self._fit_chunks(source, target, ContinuousLabels(), most_held_out)
+
+    def _new_labels(self) -> ContinuousLabels:
+        return ContinuousLabels()
+
+    def _keep_labels(self, labels: ContinuousLabels) -> None:
+        assert labels.scale is not None  # noqa: S101  (labels have been learned)
+        self.y_mean_, self.y_deviation_ = labels.scale
 
     def _weight(self) -> float:
         if isinstance(self.weight, str) and self.weight == "auto":
@@ -177,21 +214,17 @@ class MANNRegressor(RegressorMixin, ValuesInChunks):  # type: ignore[misc]
         """Return the coefficient of determination on these rows, whatever their `sample_domain`."""
         return float(super().score(X, y, sample_weight))
 
-    @property
-    def _n_outputs(self) -> int:
-        return int(self.y_mean_.size)
-
-    def _hold_out(
-        self, labels: NDArray[Any], fraction: float, seed: int
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
-        """Rows at random; nothing is held out where a part would be too small."""
-        order = np.random.default_rng([seed, 0]).permutation(len(labels))
-        held_out = math.ceil(fraction * len(labels))
-        if min(held_out, len(labels) - held_out) < FEWEST_ROWS:
-            return order, None
-        return order[held_out:], order[:held_out]
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+class _LastingLabels(ContinuousLabels):
+    """Labels whose scale is to serve later rows too: what is constant in these rows may not be so later."""
+
+    def finish(self) -> None:
+        super().finish()
+        assert self.scale is not None  # noqa: S101  (there are rows)
+        mean, standard_deviation = self.scale
+        self.scale = Scale(mean, np.where(standard_deviation > 0.0, standard_deviation, 1.0))

@@ -32,7 +32,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.domains import Domains, naming, read_domains
+from momentalign.estimators.domains import Domains, all_or_nothing, read_domains
 from momentalign.networks.shallow import Matrix
 from momentalign.validation import check_choice, check_number, positive_int
 
@@ -124,6 +124,7 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.gamma = gamma
         self.mu = mu
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, X_target: Any = None, *, sample_domain: Any = None) -> Self:  # noqa: ARG002
         """Find the components of source rows and, where given, target rows.
 
@@ -138,23 +139,15 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         sample_domain
             One id per row of `X`: positive for sources, negative for targets.
         """
-        before = dict(vars(self))
-        try:
-            self._fit(X, X_target, sample_domain)
-        except BaseException:  # A refused call changes nothing, also where the model was fitted before.
-            self.__dict__ = before
-            raise
-        return self
-
-    def _fit(self, X: Any, X_target: Any, sample_domain: Any) -> None:
         self._refuse_bad_parameters()
-        domains = read_domains(self, X, _no_labels(X), X_target, sample_domain=sample_domain)
+        domains = read_domains(self, X, None, X_target, labels=None, sample_domain=sample_domain)
         self.X_fit_ = _all_rows(domains)
         self.gamma_ = 1.0 / self.n_features_in_ if self.gamma is None else float(self.gamma)
         rows, features = self.X_fit_.shape
         count = min(self.n_components, rows, features if self.kernel == "linear" else rows)
         self.weights_, self.eigenvalues_ = self._find(_contrast(domains), count)
         self.n_components_ = len(self.eigenvalues_)
+        return self
 
     def _find(self, contrast: Floats, count: int) -> tuple[Floats, Floats]:
         if _is_worth_lanczos(len(contrast), count):
@@ -207,13 +200,6 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_number(self.mu, "mu", above=0.0, example=1.0)
         if self.gamma is not None:
             check_number(self.gamma, "gamma", above=0.0, example=None)
-
-
-def _no_labels(X: Any) -> NDArray[np.intp]:
-    """One label for all rows, for a reader of domains that asks for labels."""
-    with naming("X"):
-        shape = X.shape if hasattr(X, "shape") else np.asarray(X).shape
-    return np.zeros(shape[:1], np.intp)
 
 
 def _all_rows(domains: Domains) -> Matrix:

@@ -18,7 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.domains import as_float32, encode_labels, read_domains
+from momentalign.estimators.domains import all_or_nothing, as_float32, read_domains
+from momentalign.estimators.labels import ClassLabels
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Matrix
 from momentalign.progress import progress_bar
@@ -65,6 +66,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
     # What metadata routing hands on without being asked, as pipelines of skada expect it.
     __metadata_request__fit: ClassVar = {"sample_domain": True}
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
         """Score every point of the grid on labelled source rows and unlabelled target rows, and choose the best.
 
@@ -79,15 +81,6 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
             Networks compare several of either as the `between` and `domain_weights` of their models say; scores look at
             all sources as one and all targets as one.
         """
-        before = dict(vars(self))
-        try:
-            self._fit(X, y, X_target, sample_domain)
-        except BaseException:  # A refused call changes nothing, also where the search was fitted before.
-            self.__dict__ = before
-            raise
-        return self
-
-    def _fit(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
         seed = check_seed(self.random_state)
         points = read_points(self.estimator, self.param_grid, seed=seed)
         self._refuse_bad_parameters(points)
@@ -100,14 +93,12 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
         if self._fits_a_model():
             self.best_estimator_ = points[self.best_index_].model
             self._fit_best(X, y, X_target, sample_domain)
+        return self
 
     def _read_sample(self, X: Any, y: Any, X_target: Any, sample_domain: Any, seed: int) -> Sample:
-        domains = read_domains(self, X, y, X_target, sample_domain=sample_domain)
-        self.classes_, codes = encode_labels(domains.labels)
-        if len(self.classes_) < 2:
-            raise InvalidInputError(
-                f"y has one class only ({self.classes_[0]!r}); a classifier needs the labels of at least 2 classes."
-            )
+        labels = ClassLabels()
+        domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain)
+        self.classes_ = labels.classes
         if domains.target is None:
             raise InvalidInputError(
                 f"{type(self).__name__} has no target rows, there is no domain to choose for; give X_target, or "
@@ -115,7 +106,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
             )
         source, target = as_float32(domains.source, "X"), as_float32(domains.target, "X_target")
         numbers = domains.source_numbers, domains.target_numbers
-        return Sample(source, codes, target, len(self.classes_), seed, *numbers)
+        return Sample(source, domains.labels, target, len(self.classes_), seed, *numbers)
 
     def _all_scores(self, points: Sequence[Point], sample: Sample) -> list[float]:
         """Score the points that no journal holds yet, and write each down when it is finished."""

@@ -19,11 +19,10 @@ from momentalign.discrepancies.domain_pairs import read_between, read_domain_wei
 from momentalign.discrepancies.names import DISTANCES, named_distance
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.domains import naming
 from momentalign.estimators.mann import LARGEST_WEIGHT
 from momentalign.training.compiled_engine import is_compilable
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
-from momentalign.validation import check_device, check_number, check_seed
+from momentalign.validation import check_device, check_number, check_seed, naming
 
 __all__ = ["Point", "read_points", "results_table", "split_labelled", "split_unlabelled", "stacks"]
 

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.combination import aggregated_probabilities, combine
-from momentalign.estimators.domains import encode_labels, split_layers
+from momentalign.estimators.domains import split_layers
+from momentalign.estimators.labels import encode_labels
 from momentalign.networks.shallow import Matrix
 from momentalign.selection.grid import split_labelled
 from momentalign.tables.table import Table
