@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.training.deep.module import speaking_of_batches
+from momentalign.training.deep.adapt import memory_advice
 
 # The peak of a process over what it held before, in units of the data.
 CMD = """
@@ -126,7 +126,7 @@ def test_a_shortage_of_memory_names_the_batches_and_keeps_the_checkpoint(tmp_pat
 )
 def test_every_kind_of_shortage_is_known(error):
     words = r"memory ran out with these batches; lower batch_size\.$"
-    with pytest.raises(InvalidInputError, match=words), speaking_of_batches([1], [2], checkpoint=None):
+    with pytest.raises(InvalidInputError, match=words), memory_advice([1], [2], checkpoint=None):
         raise error
 
 

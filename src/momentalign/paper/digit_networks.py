@@ -279,8 +279,8 @@ def _module(network: DigitCNN, method: Method, source: Images, recipe: Recipe) -
         EMBEDDING,
         discrepancy=_distance_of_table(method.discrepancy),
         weight=method.weight / math.sqrt(WIDTH) if by_cmd and recipe.width_root else method.weight,
-        n_moments=recipe.n_moments,
-        interval=EMBEDDING_INTERVAL,
+        n_moments=recipe.n_moments if by_cmd else 5,
+        interval=EMBEDDING_INTERVAL if by_cmd else None,
         example=example,
         **settings,
     )

@@ -8,6 +8,9 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
+from momentalign.training.deep.lightning import pl, quiet
+
 
 class Digits(NamedTuple):
     source: Tensor
@@ -73,3 +76,28 @@ def small():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(nn.Linear(4, 6), nn.Sigmoid(), nn.Linear(6, 2))
+
+
+@pytest.fixture
+def fit():
+    """Train a module: ``fit(module, pairs, epochs)``; in a `folder` the run goes on from its last checkpoint."""
+
+    def train(module, pairs, epochs=1, *, validation=None, folder=None, callbacks=(), **settings):
+        last = None if folder is None else LastCheckpoint(folder)
+        settings = {"logger": False, "log_every_n_steps": 1, **settings}
+        with quiet():
+            trainer = pl.Trainer(
+                max_epochs=epochs,
+                accelerator="cpu",
+                callbacks=[*callbacks, *([] if last is None else [last])],
+                plugins=[SafetensorsIO()],
+                enable_checkpointing=last is not None,
+                enable_progress_bar=False,
+                enable_model_summary=False,
+                num_sanity_val_steps=0,
+                **settings,
+            )
+            trainer.fit(module, pairs, validation, ckpt_path=None if last is None else last.found())
+        return trainer
+
+    return train

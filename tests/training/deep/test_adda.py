@@ -1,3 +1,5 @@
+"""ADDA, and the encoder that a layer cuts out of any network."""
+
 import copy
 
 import pytest
@@ -7,29 +9,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.training.deep.adapt import adapt
-from momentalign.training.deep.adda import ADDA
-from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
-from momentalign.training.deep.lightning import pl, quiet
+from momentalign.training.deep.adda import ADDA, check_one_layer, find_encoder, fresh_weights
 from momentalign.training.deep.loaders import PairedLoader
 
 ABOVE = ("4", "5", "6")
-
-
-def fit(module, pairs, epochs, *, validation=None, folder=None):
-    last = None if folder is None else LastCheckpoint(folder)
-    trainer = pl.Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        logger=False,
-        callbacks=[] if last is None else [last],
-        plugins=[SafetensorsIO()],
-        enable_checkpointing=last is not None,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-    )
-    with quiet():
-        trainer.fit(module, pairs, validation, ckpt_path=None if last is None else last.found())
 
 
 def sgd(weights):
@@ -59,20 +42,7 @@ def normed():
     )
 
 
-def test_the_target_encoder_recovers_what_the_shift_cost(digits, network):
-    pairs = PairedLoader(digits.source_loader(), digits.target_loader())
-    plain = adapt(
-        network, "4", digits.source_loader(), digits.target_loader(), discrepancy=None, max_epochs=20, random_state=0
-    )
-    torch.manual_seed(0)
-    module = ADDA(copy.deepcopy(plain), "4", example=digits.source[:2])
-    fit(module, pairs, 8)
-    before, after = digits.target_accuracy(plain), digits.target_accuracy(module.model.eval())
-    assert after > before + 0.1
-    assert after > 0.85
-
-
-def test_what_belongs_to_the_source_stays_to_the_bit(normed, task):
+def test_what_belongs_to_the_source_stays_to_the_bit(normed, task, fit):
     source = states(normed)
     torch.manual_seed(1)
     module = ADDA(normed, "3", example=task.rows)
@@ -87,7 +57,7 @@ def test_what_belongs_to_the_source_stays_to_the_bit(normed, task):
     assert all(weight.requires_grad for weight in normed.parameters())
 
 
-def test_a_step_is_that_of_the_discriminator_then_that_of_the_encoder(small, task):
+def test_a_step_is_that_of_the_discriminator_then_that_of_the_encoder(small, task, fit):
     """By hand: the encoder meets the discriminator after its step, with the target's labels inverted."""
     torch.manual_seed(0)
     module = ADDA(small, "1", example=task.rows, hidden=(7,), optimizer=sgd)
@@ -118,7 +88,7 @@ def test_a_step_is_that_of_the_discriminator_then_that_of_the_encoder(small, tas
     assert module.trainer.global_step == 2
 
 
-def test_a_run_goes_on_to_the_same_bits(normed, task, tmp_path):
+def test_a_run_goes_on_to_the_same_bits(normed, task, tmp_path, fit):
     def run(epochs, folder):
         torch.manual_seed(2)
         module = ADDA(copy.deepcopy(normed), "3", example=task.rows)
@@ -133,7 +103,7 @@ def test_a_run_goes_on_to_the_same_bits(normed, task, tmp_path):
     assert resumed.history == whole.history
 
 
-def test_the_source_is_validated_by_its_own_network(normed, task):
+def test_the_source_is_validated_by_its_own_network(normed, task, fit):
     torch.manual_seed(0)
     module = ADDA(normed, "3", example=task.rows)
     loaders = [task.source_loader(batch_size=40), task.target_loader(batch_size=24)]
@@ -145,9 +115,9 @@ def test_the_source_is_validated_by_its_own_network(normed, task):
     assert all("target_accuracy" in epoch for epoch in module.history)
 
 
-def test_figures_are_logged_every_so_many_pairs(small, task):
+def test_figures_are_logged_every_so_many_pairs(small, task, fit):
     module = ADDA(small, "1", example=task.rows, learning_rate=1e-3)
-    fit(module, PairedLoader(task.source_loader(), task.target_loader(), steps=50), 1)
+    fit(module, PairedLoader(task.source_loader(), task.target_loader(), steps=50), 1, log_every_n_steps=50)
     logged = module.trainer.callback_metrics
     assert set(logged) == {"source_loss", "distance", "encoder_loss"}
     assert module.optimizers()[0].param_groups[0]["lr"] == 1e-3
@@ -205,3 +175,70 @@ def test_settings_that_cannot_work(small, task):
     of_discriminator, of_encoder = (made.param_groups[0] for made in named.configure_optimizers())
     assert (of_discriminator["lr"], of_encoder["lr"]) == (0.5, 0.5)
     assert [id(weight) for weight in of_encoder["params"]] == [id(weight) for weight in small[0].parameters()]
+
+
+class Branches(nn.Module):
+    """Two ways that meet in a head; ``scale`` belongs to no layer and is used below ``right``."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+        self.left = nn.Linear(3, 4)
+        self.right = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5))
+        self.head = nn.Sequential(nn.BatchNorm1d(9), nn.Linear(9, 2))
+        self.unused = nn.Linear(1, 1)
+
+    def forward(self, rows):
+        return self.head(torch.cat([self.left(rows), self.right(rows * self.scale)], 1))
+
+
+def test_the_encoder_is_what_the_layer_depends_on():
+    network = Branches()
+    network.head[0].eval()
+    before = copy.deepcopy(network.state_dict())
+    weights, above, width = find_encoder(network, "right", torch.randn(4, 3))
+    assert weights == ["scale", "right.0.weight", "right.0.bias"]
+    assert above == ["head", "head.0", "head.1", "unused"]
+    assert width == 5
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    assert [name for name, part in network.named_modules() if not part.training] == ["head.0"]
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in network.modules())
+
+
+def test_frozen_weights_are_left_out():
+    network = Branches()
+    network.right[0].weight.requires_grad_(False)
+    assert find_encoder(network, "right", torch.randn(4, 3)).weights == ["scale", "right.0.bias"]
+
+
+def test_layers_that_cut_nothing_are_refused():
+    network = Branches()
+    with pytest.raises(InvalidInputError, match="layer 'unused' has no part in the model's forward pass"):
+        find_encoder(network, "unused", torch.randn(4, 3))
+    network.requires_grad_(False)
+    with pytest.raises(InvalidInputError, match="layer 'left' has nothing to train below it"):
+        find_encoder(network, "left", torch.randn(4, 3))
+    assert network.training
+
+
+def test_one_layer_is_asked_for():
+    assert check_one_layer(Branches(), ["left"], "DSN") == "left"
+    with pytest.raises(InvalidInputError, match=r"DSN cuts the network at one layer, got layer=\['left', 'right'\]"):
+        check_one_layer(Branches(), ["left", "right"], "DSN")
+
+
+def test_fresh_weights_have_forgotten_everything():
+    network = Branches()
+    with torch.no_grad():
+        network.scale.copy_(torch.tensor([1.0, 2.0, 3.0]))
+    network.head(torch.randn(50, 9))
+    old = copy.deepcopy(network.state_dict())
+    orders = set()
+    for _ in range(20):
+        fresh_weights(network)
+        orders.add(tuple(network.scale.tolist()))
+    assert len(orders) > 1
+    assert all(sorted(order) == [1.0, 2.0, 3.0] for order in orders)
+    assert not (network.left.weight == old["left.weight"]).any()
+    assert network.head[0].running_mean.tolist() == [0.0] * 9
+    assert old["head.0.running_mean"].abs().min() > 0

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-import numpy as np
+import torch
+from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from momentalign.discrepancies.base import Interval
 from momentalign.discrepancies.names import named_class
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.training.deep.alignment import Schedule
-from momentalign.training.deep.lightning import kept_random_state, seed_everything
+from momentalign.training.deep.adda import ADDA
+from momentalign.training.deep.alignment import Discrepancy, Schedule, check_weights, distances_of
+from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
+from momentalign.training.deep.dsn import GAMMA, DomainSeparation
+from momentalign.training.deep.lightning import interruptible, kept_random_state, pl, quiet, seed_everything
 from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.module import labelled, speaking_of_batches
+from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, labelled
 from momentalign.training.torch_engine import open_device
-from momentalign.validation import positive_int
-
-if TYPE_CHECKING:
-    from momentalign.training.deep.alignment import Discrepancy
-    from momentalign.training.deep.checkpoint import LastCheckpoint
-    from momentalign.training.deep.lightning import pl
-    from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice
+from momentalign.validation import check_number, check_seed, positive_int
 
 __all__ = ["adapt"]
 
@@ -132,9 +130,15 @@ def adapt(
     >>> adapted(rows).shape, len(history)
     (torch.Size([40, 2]), 2)
     """
-    from momentalign.training.deep.lightning import quiet
-
     _refuse_settings(model, discrepancy, domain_norm=domain_norm, gradient_clip=gradient_clip)
+    if discrepancy == "adda":
+        defaults = {"weight": 1.0, "schedule": "constant", "n_moments": 5, "interval": None}
+        given = {"weight": weight, "schedule": schedule, "n_moments": n_moments, "interval": interval}
+        for name, default in defaults.items():
+            if given[name] != default:
+                raise InvalidInputError(
+                    f"{name}={given[name]!r} has no effect on 'adda', which weighs no distance; leave it out."
+                )
     if patience is not None and source_validation is None:
         raise InvalidInputError(
             f"patience={patience!r} needs labelled rows to look at; give them as source_validation=loader."
@@ -150,9 +154,6 @@ def adapt(
         "domain_norm": domain_norm,
         "semi_supervised": semi_supervised,
     }
-    named = {"layer": layer, "discrepancy": discrepancy} | (
-        {} if random_state is None else {"random_state": random_state}
-    )
     run = _Run(
         source_loader,
         target_loader,
@@ -160,28 +161,38 @@ def adapt(
         validation={"source": source_validation, "target": target_validation},
         checkpoint_every=checkpoint_every,
         on_epoch=on_epoch,
-        settings={
-            "max_epochs": max_epochs,
+        logs=logs,
+        trainer={
+            "max_epochs": positive_int(max_epochs, "max_epochs"),
             "precision": precision,
-            "num_nodes": num_nodes,
+            "num_nodes": positive_int(num_nodes, "num_nodes", example="1"),
             "enable_progress_bar": progress,
-            "logs": logs,
-            **_read_device(device, devices),
+            **_placement(device, devices),
         },
-        asked=_described(objective | named),
+        required=_comparable({**objective, "layer": layer, "discrepancy": discrepancy}, random_state),
     )
-    limits = {"patience": patience, "gradient_clip_val": gradient_clip}
+    limits: dict[str, Any] = {"patience": patience, "gradient_clip_val": gradient_clip}
     with kept_random_state(), quiet():
-        seed = _read_seed(random_state)
+        seed = check_seed(random_state)
         seed_everything(seed)
-        network = _trainable_copy(model)
+        network = copy.deepcopy(model)
+        if not network.training:
+            network.train()
         if discrepancy != "adda":
-            adapted = run.train(partial(_module, network, layer, discrepancy, **objective), checkpoint, **limits)
-        else:
-            first = partial(_module, network, layer, None, **objective)
-            second = partial(_second_stage, layer=layer, loss=loss)
-            adapted = run.train_twice(first, second, checkpoint, seed, several=devices * num_nodes > 1, **limits)
-    return adapted.eval()
+            build = partial(_module, network, layer, discrepancy, objective)
+            return run.train(build, checkpoint, **limits).eval()
+        folders = [None, None] if checkpoint is None else [Path(checkpoint, "source"), Path(checkpoint, "target")]
+        plain = {**objective, "discrepancy": None}
+        trained = run.train(lambda _pairs: DeepAdaptation(network, layer, **plain), folders[0], **limits)
+        # As new: a run that is resumed here has not drawn what the first stage drew.
+        seed_everything(seed)
+        # Two optimizers that take turns leave weights of the other without a gradient.
+        strategy = "ddp_find_unused_parameters_true" if devices * num_nodes > 1 else "auto"
+        return run.train(
+            lambda pairs: ADDA(trained, layer, example=_example(trained, pairs), loss=loss),
+            folders[1],
+            strategy=strategy,
+        ).eval()
 
 
 def _refuse_settings(model: object, discrepancy: object, *, domain_norm: bool, gradient_clip: float | None) -> None:
@@ -189,11 +200,11 @@ def _refuse_settings(model: object, discrepancy: object, *, domain_norm: bool, g
         raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
     if not any(weight.requires_grad for weight in model.parameters()):
         raise InvalidInputError("model has no weight that may change; set requires_grad_() of what is to be trained.")
-    if gradient_clip is not None and not 0.0 < gradient_clip < math.inf:
-        raise InvalidInputError(f"gradient_clip must be a number above 0 or None, got {gradient_clip!r}.")
+    if gradient_clip is not None:
+        check_number(gradient_clip, "gradient_clip", above=0.0, example=1.0)
     if domain_norm and discrepancy == "adda":
         raise InvalidInputError(
-            "domain_norm=True has no place in 'adda', whose second network finds the target's statistics by itself; "
+            "domain_norm=True cannot go with 'adda', whose second network finds the target's statistics by itself; "
             "leave it out."
         )
 
@@ -208,101 +219,103 @@ class _Run:
     validation: dict[str, Iterable[Any] | None]
     checkpoint_every: int | None
     on_epoch: Callable[[dict[str, float]], None] | None
-    settings: dict[str, Any]
-    asked: dict[str, str]
+    logs: str | Path | None
+    trainer: dict[str, Any]
+    required: dict[str, str]
 
     def train(
-        self, make: Callable[[PairedLoader], DeepAdaptation], folder: str | Path | None, **settings: Any
+        self,
+        build: Callable[[PairedLoader], DeepAdaptation],
+        folder: str | Path | None,
+        *,
+        patience: int | None = None,
+        **settings: Any,
     ) -> nn.Module:
-        """Return the network of the module that is made for these loaders, trained."""
+        """Return the trained network of the module that is built for these loaders."""
         pairs = PairedLoader(self.source_loader, self.target_loader, steps=self.steps)
         if len(pairs) == 0:
             raise InvalidInputError("source_loader and target_loader give no batch; give rows, or smaller batches.")
-        module = make(pairs)
-        module.on_epoch, module.asked = self.on_epoch, self.asked
-        last = None if folder is None else _last_checkpoint(folder, self.checkpoint_every)
-        every = min(LOG_EVERY, len(pairs))
-        trainer = _trainer(last, log_every_n_steps=every, **self.settings, **settings)
-        found = None if last is None else last.path
-        with speaking_of_batches(self.source_loader, self.target_loader, checkpoint=found):
-            _fit(trainer, module, pairs, self.validation, last)
+        module = build(pairs)
+        module.on_epoch, module.required = self.on_epoch, self.required
+        validation = {domain: _as_loader(loader) for domain, loader in self.validation.items() if loader is not None}
+        module.validation_domains = list(validation)
+        last = None if folder is None else LastCheckpoint(folder, every=self.checkpoint_every)
+        callbacks: list[pl.Callback] = [] if last is None else [last]
+        if patience is not None:
+            callbacks.append(pl.callbacks.EarlyStopping("validation_loss", patience=positive_int(patience, "patience")))
+        trainer = pl.Trainer(
+            callbacks=callbacks,
+            plugins=[SafetensorsIO()],
+            enable_checkpointing=last is not None,
+            enable_model_summary=False,
+            logger=False if self.logs is None else pl.loggers.TensorBoardLogger(self.logs, name=None),
+            log_every_n_steps=min(LOG_EVERY, len(pairs)),
+            num_sanity_val_steps=0,
+            **self.trainer,
+            **settings,
+        )
+        kept = None if last is None else last.path
+        try:
+            with memory_advice(self.source_loader, self.target_loader, checkpoint=kept), interruptible():
+                loaders = list(validation.values()) or None
+                trainer.fit(module, pairs, loaders, ckpt_path=None if last is None else last.found())
+        except SIGTERMException:
+            raise SystemExit(TERMINATED) from None
         return module.model.cpu()
 
-    def train_twice(
-        self,
-        first: Callable[[PairedLoader], DeepAdaptation],
-        second: Callable[[nn.Module, PairedLoader], DeepAdaptation],
-        folder: str | Path | None,
-        seed: int,
-        *,
-        several: bool,
-        **limits: Any,
-    ) -> nn.Module:
-        """Return the network of the second stage, which begins with that of the first."""
-        folders = [None, None] if folder is None else [Path(folder, "source"), Path(folder, "target")]
-        plain = self.train(first, folders[0], **limits)
-        # As new: a run that is resumed here has not drawn what the first stage drew.
-        seed_everything(seed)
-        # Two optimizers that take turns leave weights of the other without a gradient.
-        strategy = "ddp_find_unused_parameters_true" if several else "auto"
-        return self.train(partial(second, plain), folders[1], patience=None, strategy=strategy)
+
+def _as_loader(batches: Iterable[Any]) -> Iterable[Any]:
+    """What Lightning takes for one loader; it would take a list for as many loaders as it has batches."""
+    return DataLoader(batches, batch_size=None) if isinstance(batches, (list, tuple)) else batches  # type: ignore[arg-type]
 
 
-def _module(model: nn.Module, layer: Any, discrepancy: Any, pairs: PairedLoader, **settings: Any) -> DeepAdaptation:
-    """The module of one training run."""
-    from momentalign.training.deep.alignment import read_weights
-    from momentalign.training.deep.dsn import GAMMA, DomainSeparation
-    from momentalign.training.deep.module import DeepAdaptation
+# What the allocator of the CPU says; that of an accelerator has an error of its own.
+SHORTAGES = ("can't allocate memory", "not enough memory", "out of memory")
 
+
+@contextmanager
+def memory_advice(source_loader: Any, target_loader: Any, *, checkpoint: Path | None) -> Iterator[None]:
+    """Turn a shortage of memory into a sentence with a remedy; any other error is left as it is.
+
+    Examples
+    --------
+    >>> loader = torch.utils.data.DataLoader(range(99), batch_size=32)
+    >>> with memory_advice(loader, loader, checkpoint=None):
+    ...     raise MemoryError
+    Traceback (most recent call last):
+    ...
+    momentalign.errors.InvalidInputError: memory ran out with batches of 32 source and 32 target rows; lower batch_size.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not _is_shortage(error):
+            raise
+        sizes = [getattr(loader, "batch_size", None) for loader in (source_loader, target_loader)]
+        known = all(isinstance(size, int) for size in sizes)
+        batches = f"batches of {sizes[0]} source and {sizes[1]} target rows" if known else "these batches"
+        kept = "" if checkpoint is None else f" and start again, it goes on from {checkpoint}"
+        raise InvalidInputError(f"memory ran out with {batches}; lower batch_size{kept}.") from error
+
+
+def _is_shortage(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return any(text in str(error) for text in SHORTAGES)
+
+
+def _module(
+    model: nn.Module, layer: Any, discrepancy: Any, settings: dict[str, Any], pairs: PairedLoader
+) -> DeepAdaptation:
+    """The module that trains a network in one stage."""
     if isinstance(discrepancy, str) and discrepancy == "dsn":
-        gamma = read_weights(settings.pop("weight"), 1)[0] * GAMMA
-        return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **settings)
-    example = _example(model, pairs) if _needs_example(discrepancy) else None
+        gamma = check_weights(settings["weight"], 1)[0] * GAMMA
+        others = {name: value for name, value in settings.items() if name != "weight"}
+        return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **others)
+    known = [named_class(distance) for distance in distances_of(discrepancy)]
+    needs_width = any(kind is not None and kind.needs_width for kind in known)
+    example = _example(model, pairs) if needs_width else None
     return DeepAdaptation(model, layer, discrepancy=discrepancy, example=example, **settings)
-
-
-def _second_stage(model: nn.Module, pairs: PairedLoader, *, layer: Any, loss: Loss | None) -> DeepAdaptation:
-    """The module of ADDA's second stage, on a network trained on the source."""
-    from momentalign.training.deep.adda import ADDA
-
-    return ADDA(model, layer, example=_example(model, pairs), loss=loss)
-
-
-def _described(settings: dict[str, Any]) -> dict[str, str]:
-    """Settings in words, to be compared with those of a checkpoint; what only code can express is left out."""
-    values = {name: list(value) if isinstance(value, (list, tuple)) else [value] for name, value in settings.items()}
-    plain = (bool, int, float, str, type(None))
-    return {
-        name: repr(parts) if isinstance(settings[name], (list, tuple)) else repr(parts[0])
-        for name, parts in values.items()
-        if all(isinstance(part, plain) for part in parts)
-    }
-
-
-def _last_checkpoint(folder: str | Path, every: int | None) -> LastCheckpoint:
-    from momentalign.training.deep.checkpoint import LastCheckpoint
-
-    return LastCheckpoint(folder, every=every)
-
-
-def _trainable_copy(model: nn.Module) -> nn.Module:
-    copied = copy.deepcopy(model)
-    return copied if copied.training else copied.train()
-
-
-def _read_seed(random_state: object) -> int:
-    """A seed; a fresh one where none is given."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, bool) or not isinstance(random_state, (int, np.integer)) or random_state < 0:
-        raise InvalidInputError(f"random_state must be a whole number from 0 up or None, got {random_state!r}.")
-    return int(random_state)
-
-
-def _needs_example(discrepancy: Any) -> bool:
-    several = isinstance(discrepancy, Sequence) and not isinstance(discrepancy, str)
-    known = [named_class(name) for name in (discrepancy if several else [discrepancy])]
-    return any(found is not None and found.needs_width for found in known)
 
 
 def _example(model: nn.Module, pairs: PairedLoader) -> Any:
@@ -316,60 +329,21 @@ def _example(model: nn.Module, pairs: PairedLoader) -> Any:
     return inputs.to(parameter.device, parameter.dtype if both_real else None)
 
 
-def _read_device(device: str, devices: int) -> dict[str, Any]:
-    """The device in the words of Lightning."""
+def _comparable(settings: dict[str, Any], random_state: object) -> dict[str, str]:
+    """Settings as text, to be compared with those of a checkpoint; what only code can express is left out."""
+    described = {}
+    for name, value in (settings if random_state is None else {**settings, "random_state": random_state}).items():
+        parts = list(value) if isinstance(value, (list, tuple)) else [value]
+        if all(isinstance(part, (bool, int, float, str, type(None))) for part in parts):
+            described[name] = repr(parts if isinstance(value, (list, tuple)) else value)
+    return described
+
+
+def _placement(device: str, devices: int) -> dict[str, Any]:
+    """The settings of a Trainer that stand for a device and how many of it."""
     count = positive_int(devices, "devices", example="1")
     if device == "auto":
         return {"accelerator": "auto", "devices": count}
     opened = open_device(device)
     chosen = count if opened.index is None or opened.type == "cpu" else [opened.index]
     return {"accelerator": opened.type, "devices": chosen}
-
-
-def _trainer(
-    last: LastCheckpoint | None, *, logs: str | Path | None, patience: int | None, max_epochs: int, **settings: Any
-) -> pl.Trainer:
-    """A Trainer that does what was asked for and nothing else."""
-    from momentalign.training.deep.checkpoint import SafetensorsIO
-    from momentalign.training.deep.lightning import pl
-
-    callbacks: list[pl.Callback] = [] if last is None else [last]
-    if patience is not None:
-        waited = positive_int(patience, "patience")
-        callbacks.append(pl.callbacks.EarlyStopping("validation_loss", patience=waited))
-    return pl.Trainer(
-        max_epochs=positive_int(max_epochs, "max_epochs"),
-        callbacks=callbacks,
-        plugins=[SafetensorsIO()],
-        enable_checkpointing=last is not None,
-        enable_model_summary=False,
-        logger=False if logs is None else pl.loggers.TensorBoardLogger(logs, name=None),
-        num_sanity_val_steps=0,
-        **settings,
-    )
-
-
-def _fit(
-    trainer: pl.Trainer,
-    module: DeepAdaptation,
-    pairs: PairedLoader,
-    validation: dict[str, Iterable[Any] | None],
-    last: LastCheckpoint | None,
-) -> None:
-    from pytorch_lightning.utilities.exceptions import SIGTERMException
-
-    from momentalign.training.deep.lightning import interruptible
-
-    given = {domain: _as_loader(loader) for domain, loader in validation.items() if loader is not None}
-    module.validation_domains = list(given)
-    found = None if last is None else last.found()
-    try:
-        with interruptible():
-            trainer.fit(module, pairs, list(given.values()) or None, ckpt_path=found)
-    except SIGTERMException:
-        raise SystemExit(TERMINATED) from None
-
-
-def _as_loader(batches: Iterable[Any]) -> Iterable[Any]:
-    """What Lightning takes for one loader; it would take a list for as many loaders as it has batches."""
-    return DataLoader(batches, batch_size=None) if isinstance(batches, (list, tuple)) else batches  # type: ignore[arg-type]

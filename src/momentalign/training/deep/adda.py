@@ -30,11 +30,11 @@ from torch.nn.functional import cross_entropy, softplus
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.layers import find_layer, recorded
-from momentalign.training.deep.alignment import read_layers
-from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, inputs_of, labelled
+from momentalign.training.deep.alignment import check_layers
+from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, eval_mode, inputs_of, labelled
 from momentalign.validation import positive_int
 
-__all__ = ["ADDA", "Encoder", "find_encoder", "fresh_weights", "read_one_layer"]
+__all__ = ["ADDA", "Encoder", "check_one_layer", "find_encoder", "fresh_weights"]
 
 
 class Encoder(NamedTuple):
@@ -45,9 +45,9 @@ class Encoder(NamedTuple):
     width: int
 
 
-def read_one_layer(model: nn.Module, layer: str | Sequence[str], method: str) -> str:
+def check_one_layer(model: nn.Module, layer: str | Sequence[str], method: str) -> str:
     """Return the name of the only layer given, which the network has."""
-    names = read_layers(model, layer)
+    names = check_layers(model, layer)
     if len(names) != 1:
         raise InvalidInputError(f"{method} cuts the network at one layer, got layer={layer!r}; name one.")
     return names[0]
@@ -65,7 +65,7 @@ def find_encoder(model: nn.Module, layer: str, inputs: Any) -> Encoder:
     Encoder(weights=['0.weight', '0.bias'], above=['2'], width=5)
     """
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    with _in_eval(model), _called_before(model, layer) as below, recorded(model, [layer]) as activations:
+    with eval_mode(model), _called_before(model, layer) as below, recorded(model, [layer]) as activations:
         model(inputs)
     if layer not in activations:
         raise InvalidInputError(f"layer {layer!r} has no part in the model's forward pass; name another.")
@@ -76,17 +76,6 @@ def find_encoder(model: nn.Module, layer: str, inputs: Any) -> Encoder:
     needed = [name for name, gradient in zip(weights, gradients, strict=True) if gradient is not None]
     above = [name for name, part in model.named_modules() if part not in below]
     return Encoder(needed, above, values.shape[1])
-
-
-@contextmanager
-def _in_eval(model: nn.Module) -> Iterator[None]:
-    training = [part for part in model.modules() if part.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 @contextmanager
@@ -207,7 +196,7 @@ class ADDA(DeepAdaptation):
         rate = None if optimizer is None else learning_rate
         super().__init__(model, layer, discrepancy=None, loss=loss, optimizer=own, learning_rate=rate)
         self.automatic_optimization = False
-        self.encoder = find_encoder(model, read_one_layer(model, layer, "ADDA"), example)
+        self.encoder = find_encoder(model, check_one_layer(model, layer, "ADDA"), example)
         self.source = copy.deepcopy(model).requires_grad_(False)
         self._freeze()
         codes = self._source_pass(example)[1]

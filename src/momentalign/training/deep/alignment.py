@@ -4,16 +4,13 @@ Eq. (24) of Zellinger et al. (2019) with any number of layers and of distances:
 
 .. math:: \sum_{\text{layer}} \sum_i w_i\, d_i(h(X_s), h(X_t)).
 
-How the weight of the alignment grows during training: not at all, as in the paper, or as in DANN.
-
-The ramp of Y. Ganin et al., Domain-adversarial training of neural networks, 2016, Section 5.2.2:
-:math:`2 / (1 + e^{-10 p}) - 1` at progress :math:`p` from 0 to 1.
+The weights are constant, as in the paper, or grow with the progress :math:`p` from 0 to 1 as in DANN:
+:math:`2 / (1 + e^{-10 p}) - 1` (Y. Ganin et al., Domain-adversarial training of neural networks, 2016, Section 5.2.2).
 """
 
 from __future__ import annotations
 
 import math
-import numbers
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
@@ -27,14 +24,16 @@ from momentalign.discrepancies.names import named_class, named_distance
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.networks.layers import activation_interval, find_layer
 from momentalign.training.deep.ranks import number_of_ranks
+from momentalign.validation import check_number, positive_int
 
-__all__ = ["Alignment", "Discrepancy", "Schedule", "read_layers", "read_schedule", "read_weights"]
+__all__ = ["Alignment", "Discrepancy", "Schedule", "check_layers", "check_schedule", "check_weights", "distances_of"]
+
 
 Distance: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 Discrepancy: TypeAlias = Literal["cmd", "cv-cmd", "mmd", "coral", "dann"] | Distance | None
 
 
-def read_layers(model: nn.Module, layer: str | Sequence[str]) -> list[str]:
+def check_layers(model: nn.Module, layer: str | Sequence[str]) -> list[str]:
     """Return the names of the layers to align, each of which the network has."""
     if not isinstance(layer, (str, Sequence)):
         raise InvalidTypeError(f"layer must be the name of a layer, or several, got {layer!r}; try layer='fc'.")
@@ -79,18 +78,16 @@ class Alignment(nn.Module):
         widths: Mapping[str, int] | None = None,
     ) -> None:
         super().__init__()
-        several = isinstance(discrepancy, Sequence) and not isinstance(discrepancy, str)
-        chosen: list[Any] = list(discrepancy) if several else [discrepancy]  # type: ignore[arg-type]
-        if not chosen:
-            raise InvalidInputError("discrepancy is empty; give a distance, or None for the plain network.")
-        self.weights = read_weights(weight, len(chosen))
+        chosen = distances_of(discrepancy)
+        weights = check_weights(weight, len(chosen))
+        wanted = [(kind, factor) for kind, factor in zip(chosen, weights, strict=True) if kind is not None]
+        _refuse_without_effect([kind for kind, _ in wanted], n_moments, interval)
+        self.weights = [factor for _, factor in wanted]
         self.layers = list(layers)
 
         def build(name: str, kind: Discrepancy) -> Distance:
             return _loss(kind, find_layer(model, name), name, n_moments, interval, (widths or {}).get(name))
 
-        wanted = [(kind, factor) for kind, factor in zip(chosen, self.weights, strict=True) if kind is not None]
-        self.weights = [factor for _, factor in wanted]
         self._losses = [[build(name, kind) for kind, _ in wanted] for name in self.layers]
         # Losses with weights or buffers are trained, moved and saved with the network.
         self.modules_of_losses = nn.ModuleList(
@@ -150,15 +147,35 @@ class Alignment(nn.Module):
         return [loss for loss in known if loss.interval is not None]
 
 
-def read_weights(weight: Any, count: int) -> list[float]:
+def distances_of(discrepancy: Any) -> list[Any]:
+    """Return the distances that are named or given, None among them."""
+    several = isinstance(discrepancy, Sequence) and not isinstance(discrepancy, str)
+    chosen = list(discrepancy) if several else [discrepancy]
+    if not chosen:
+        raise InvalidInputError("discrepancy is empty; give a distance, or None for the plain network.")
+    return chosen
+
+
+def _refuse_without_effect(distances: Sequence[Any], n_moments: int, interval: Interval | None) -> None:
+    """Raise an error for settings of the CMD that would change nothing, as no distance is one by name."""
+    positive_int(n_moments, "n_moments")
+    known = [named_class(distance) for distance in distances]
+    if not distances or any(kind is not None and kind.needs_interval for kind in known):
+        return
+    for name, value, default in (("n_moments", n_moments, 5), ("interval", interval, None)):
+        if value != default:
+            raise InvalidInputError(
+                f"{name}={value!r} has no effect where no distance is 'cmd' or 'cv-cmd', got {distances!r:.80}; "
+                "leave it out, or give it to the distance itself."
+            )
+
+
+def check_weights(weight: Any, count: int) -> list[float]:
     """Return one weight for each of so many distances."""
     weights = list(weight) if isinstance(weight, Sequence) and not isinstance(weight, str) else [weight] * count
     if len(weights) != count:
         raise InvalidInputError(f"weight has {len(weights)} numbers for {count} distances; give one for each.")
-    for value in weights:
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 <= float(value) < math.inf:
-            raise InvalidInputError(f"weight must be a number of at least 0, got {value!r}; try weight=1.0.")
-    return [float(value) for value in weights]
+    return [check_number(value, "weight", least=0.0, example=1.0) for value in weights]
 
 
 def _loss(
@@ -205,12 +222,12 @@ def _scalar(loss: Distance, source: Tensor, target: Tensor) -> Tensor:
 Schedule: TypeAlias = Literal["constant", "ramp"] | Callable[[float], float]
 
 
-def read_schedule(schedule: Schedule) -> Callable[[float], float]:
+def check_schedule(schedule: Schedule) -> Callable[[float], float]:
     """Return the factor on the weight as a function of progress.
 
     Examples
     --------
-    >>> ramp = read_schedule("ramp")
+    >>> ramp = check_schedule("ramp")
     >>> ramp(0.0), round(ramp(0.5), 4), round(ramp(1.0), 4)
     (0.0, 0.9866, 0.9999)
     """

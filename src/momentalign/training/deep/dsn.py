@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import math
-import numbers
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,9 +23,10 @@ from torch.nn.functional import normalize
 from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.layers import recorded
-from momentalign.training.deep.adda import find_encoder, fresh_weights, read_one_layer
+from momentalign.training.deep.adda import check_one_layer, find_encoder, fresh_weights
 from momentalign.training.deep.alignment import Discrepancy, Schedule
 from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, Pass
+from momentalign.validation import check_number
 
 __all__ = ["DomainSeparation", "difference_loss", "make_decoder", "scale_invariant_error"]
 
@@ -98,7 +98,7 @@ class DomainSeparation(DeepAdaptation):
         domain_norm: bool = False,
         semi_supervised: bool = False,
     ) -> None:
-        name = read_one_layer(model, layer, "DSN")
+        name = check_one_layer(model, layer, "DSN")
         if similarity is None:
             raise InvalidInputError("similarity must be a distance, got None; set gamma=0.0 to learn without one.")
         _refuse_inputs(example, "example")
@@ -106,7 +106,7 @@ class DomainSeparation(DeepAdaptation):
             model,
             name,
             discrepancy=similarity,
-            weight=_read_weight(gamma, "gamma"),
+            weight=check_number(gamma, "gamma", least=0.0, example=0.1),
             schedule=schedule,
             n_moments=n_moments,
             interval=interval,
@@ -117,7 +117,8 @@ class DomainSeparation(DeepAdaptation):
             semi_supervised=semi_supervised,
             example=example,
         )
-        self.alpha, self.beta = _read_weight(alpha, "alpha"), _read_weight(beta, "beta")
+        self.alpha = check_number(alpha, "alpha", least=0.0, example=0.1)
+        self.beta = check_number(beta, "beta", least=0.0, example=0.1)
         encoder = find_encoder(model, name, example)
         self.private_source = _private_encoder(model, encoder.weights)
         self.private_target = _private_encoder(model, encoder.weights)
@@ -248,9 +249,3 @@ def _refuse_inputs(inputs: Any, name: str) -> None:
             f"{name} must be a tensor (rows, ...) of real numbers for DSN, which reconstructs it, got {got}; "
             "choose another discrepancy."
         )
-
-
-def _read_weight(weight: Any, name: str) -> float:
-    if isinstance(weight, bool) or not isinstance(weight, numbers.Real) or not 0.0 <= float(weight) < math.inf:
-        raise InvalidInputError(f"{name} must be a number of at least 0, got {weight!r}; try {name}=0.1.")
-    return float(weight)

@@ -3,18 +3,15 @@ r"""Deep moment alignment as a Lightning module: any network, aligned at named l
 Eq. (24) of Zellinger et al. (2019): the loss of a step is
 :math:`L(X_s, Y_s) + \lambda \sum_{\text{layer}} d(h(X_s), h(X_t))`.
 
-What a batch holds: inputs and labels of the source, inputs of the target, and its labels only where asked for.
-
-What to say when memory runs out in training: the size of the batches, and that the last checkpoint stays.
+A source batch holds inputs and labels. Of a target batch the inputs are read, and labels only where asked for.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -25,7 +22,7 @@ from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
 from momentalign.networks.layers import recorded
 from momentalign.training.config import Optimizer
-from momentalign.training.deep.alignment import Alignment, Discrepancy, Schedule, read_layers, read_schedule
+from momentalign.training.deep.alignment import Alignment, Discrepancy, Schedule, check_layers, check_schedule
 from momentalign.training.deep.lightning import RandomState, pl
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.ranks import gathered, of_this_rank, share_of_rank
@@ -33,63 +30,7 @@ from momentalign.training.deep.weights import SourceStatistics
 from momentalign.training.stack import LARGEST_LOSS
 from momentalign.training.torch_engine import make_optimizer
 
-__all__ = [
-    "DeepAdaptation",
-    "Loss",
-    "OptimizerChoice",
-    "Pass",
-    "accuracy",
-    "classified",
-    "inputs_of",
-    "joinable",
-    "labelled",
-    "layer_widths",
-    "speaking_of_batches",
-]
-
-
-def labelled(batch: Any, name: str) -> tuple[Any, Tensor]:
-    """Return the inputs and the labels of a batch ``(inputs, labels, ...)``."""
-    if isinstance(batch, (list, tuple)) and len(batch) >= 2 and isinstance(batch[1], Tensor):
-        return batch[0], batch[1]
-    raise InvalidInputError(
-        f"{name} must give batches (inputs, labels) with labels as a tensor, got {_described(batch)}; "
-        "change what its dataset or collate_fn returns."
-    )
-
-
-def inputs_of(batch: Any) -> Any:
-    """Return the inputs of a target batch: the batch itself, or the first part of a tuple; the rest is never read."""
-    return batch[0] if isinstance(batch, (list, tuple)) and batch else batch
-
-
-def joinable(source: Any, target: Any) -> bool:
-    """Whether the inputs of both domains can go through the network as one batch."""
-    both = isinstance(source, Tensor) and isinstance(target, Tensor)
-    return both and source.shape[1:] == target.shape[1:] and source.dtype == target.dtype
-
-
-def classified(outputs: Tensor, labels: Tensor) -> bool:
-    """Whether labels are classes, one for every row of outputs (rows, classes)."""
-    return outputs.ndim == 2 and labels.ndim == 1 and not labels.is_floating_point()
-
-
-def accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the share of rows whose largest output is that of their label.
-
-    Examples
-    --------
-    >>> import torch
-    >>> accuracy(torch.tensor([[2.0, 1.0], [2.0, 1.0]]), torch.tensor([0, 1]))
-    tensor(0.5000)
-    """
-    return (outputs.detach().argmax(1) == labels).float().mean()
-
-
-def _described(batch: Any) -> str:
-    if isinstance(batch, (list, tuple)):
-        return f"a {type(batch).__name__} of {[type(part).__name__ for part in batch]}"
-    return f"a {type(batch).__name__} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else repr(batch)[:80]
+__all__ = ["DeepAdaptation", "Loss", "OptimizerChoice", "Pass", "eval_mode", "inputs_of", "labelled"]
 
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -190,7 +131,7 @@ class DeepAdaptation(pl.LightningModule):
         example: Any = None,
     ) -> None:
         super().__init__()
-        self.layers = read_layers(model, layer)
+        self.layers = check_layers(model, layer)
         self.model = model
         self.alignment = Alignment(
             model,
@@ -199,17 +140,17 @@ class DeepAdaptation(pl.LightningModule):
             weight=weight,
             n_moments=n_moments,
             interval=interval,
-            widths=None if example is None else layer_widths(model, self.layers, example),
+            widths=None if example is None else _layer_widths(model, self.layers, example),
         )
         self.loss = loss
         self.semi_supervised = semi_supervised
         self.validation_domains: Sequence[str] = ("source", "target")
         self.history: list[dict[str, float]] = []
         self.on_epoch: Callable[[dict[str, float]], None] | None = None
-        self.asked: dict[str, str] = {}  # settings that a run that goes on must share with its checkpoint
-        self._schedule = read_schedule(schedule)
+        self.required: dict[str, str] = {}  # settings that a resumed run must share with its checkpoint
+        self._schedule = check_schedule(schedule)
         self._statistics = SourceStatistics(model) if domain_norm else None
-        self._optimizer = _read_optimizer(optimizer, learning_rate)
+        self._optimizer = _optimizer_maker(optimizer, learning_rate)
         self._steps: float = math.inf
         self._log_every = 1
         self._sums: Tensor | None = None
@@ -248,9 +189,9 @@ class DeepAdaptation(pl.LightningModule):
             largest = _largest([*source.activations.values(), *target.activations.values()])
             if self.trainer.global_step == 0 or largest < LARGEST_ACTIVATION or not math.isfinite(_largest(inputs)):
                 raise
-            raise DivergedError(
-                f"training diverged: activations are as large as {largest:g} after step {self.trainer.global_step}; "
-                "lower learning_rate or weight, clip the gradients, or take a precision with more digits."
+            raise _diverged(
+                f"activations are as large as {largest:g} after step {self.trainer.global_step}",
+                remedy="take a precision with more digits",
             ) from error
         return weighted, distance
 
@@ -258,12 +199,10 @@ class DeepAdaptation(pl.LightningModule):
         """Send both domains through the network, as one batch where they can be one; none where it is not needed."""
         if not (self.alignment.needed or self.semi_supervised or self._statistics is not None):
             return self.one_pass(source), None
-        if self._statistics is not None:
-            with self._statistics.lent_to(self.model):
+        if self._statistics is not None or not _joinable(source, target):
+            with self._source_statistics():
                 of_source = self.one_pass(source)
             return of_source, self.one_pass(target)
-        if not joinable(source, target):
-            return self.one_pass(source), self.one_pass(target)
         rows = len(source)
         joint = self.one_pass(torch.cat([source, target]))
         for name, values in (("model", joint.outputs), *joint.activations.items()):
@@ -274,6 +213,10 @@ class DeepAdaptation(pl.LightningModule):
         first = Pass(joint.outputs[:rows], {name: values[:rows] for name, values in joint.activations.items()})
         second = Pass(joint.outputs[rows:], {name: values[rows:] for name, values in joint.activations.items()})
         return first, second
+
+    def _source_statistics(self) -> AbstractContextManager[None]:
+        """Let batch norm use the statistics of the source, where domains have statistics of their own."""
+        return nullcontext() if self._statistics is None else self._statistics.lent_to(self.model)
 
     def one_pass(self, inputs: Any) -> Pass:
         """Send rows of one domain through the network."""
@@ -312,8 +255,8 @@ class DeepAdaptation(pl.LightningModule):
         figures: dict[str, Any] = {"weight": factor * sum(self.alignment.weights)}
         if target is not None:
             figures |= self.alignment.orders(source.activations, target.activations)
-        if classified(source.outputs, labels):
-            figures["accuracy"] = accuracy(source.outputs, labels)
+        if _are_classes(source.outputs, labels):
+            figures["accuracy"] = _accuracy(source.outputs, labels)
         self.log_dict(figures, batch_size=len(labels))
 
     def validation_step(self, batch: Any, _batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -327,16 +270,14 @@ class DeepAdaptation(pl.LightningModule):
             figures["validation_loss"] = loss
         else:
             outputs = self.model(inputs)
-        if classified(outputs, labels):
-            figures["validation_accuracy" if domain == "source" else "target_accuracy"] = accuracy(outputs, labels)
+        if _are_classes(outputs, labels):
+            figures["validation_accuracy" if domain == "source" else "target_accuracy"] = _accuracy(outputs, labels)
         self.log_dict(
             figures, on_epoch=True, batch_size=len(labels), add_dataloader_idx=False, prog_bar=True, sync_dist=True
         )
 
     def _predict_source(self, inputs: Any) -> Tensor:
-        if self._statistics is None:
-            return self.one_pass(inputs).outputs
-        with self._statistics.lent_to(self.model):
+        with self._source_statistics():
             return self.one_pass(inputs).outputs
 
     def on_train_start(self) -> None:
@@ -372,7 +313,9 @@ class DeepAdaptation(pl.LightningModule):
         means = self.trainer.strategy.reduce(self._sums / self._count, reduce_op="mean")
         source_loss, distance = (means if isinstance(means, Tensor) else self._sums).tolist()
         self._sums, self._count = None, 0
-        self._refuse_divergence(source_loss, distance)
+        for name, value in (("source loss", source_loss), ("distance", distance)):
+            if not abs(value) < LARGEST_LOSS:
+                raise _diverged(f"the {name} is {value:g} in epoch {len(self.history) + 1}")
         names = ("validation_loss", "validation_accuracy", "target_accuracy")
         logged = self.trainer.callback_metrics
         validation = {name: float(logged[name]) for name in names if name in logged}
@@ -380,29 +323,18 @@ class DeepAdaptation(pl.LightningModule):
         if self.on_epoch is not None:
             self.on_epoch(dict(self.history[-1]))
 
-    def _refuse_divergence(self, source_loss: float, distance: float) -> None:
-        for name, value in (("source loss", source_loss), ("distance", distance)):
-            if not abs(value) < LARGEST_LOSS:
-                raise DivergedError(
-                    f"training diverged: the {name} is {value:g} in epoch {len(self.history) + 1}; lower learning_rate "
-                    "or weight, clip the gradients, or scale the inputs."
-                )
-
     def on_train_end(self) -> None:
         """Refuse weights that no loss has seen since the last step."""
         for name, value in self.model.state_dict().items():
             if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
-                raise DivergedError(
-                    f"training diverged: {name!r} is not finite after epoch {len(self.history)}; lower learning_rate "
-                    "or weight, clip the gradients, or scale the inputs."
-                )
+                raise _diverged(f"{name!r} is not finite after epoch {len(self.history)}")
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what is not in any state_dict: generators of all ranks, intervals taken from data, figures so far."""
         random = self._outside_validation or RandomState.now()
         checkpoint[STATE] = {
             "random": gathered(random.as_dict()),
-            "asked": self.asked,
+            "asked": self.required,
             "intervals": self.alignment.intervals(),
             "history": self.history,
             "sums": None if self._sums is None else self._sums.cpu(),
@@ -415,10 +347,10 @@ class DeepAdaptation(pl.LightningModule):
         if state is None:
             return
         for name, before in state.get("asked", {}).items():
-            if self.asked.get(name, before) != before:
+            if self.required.get(name, before) != before:
                 raise InvalidInputError(
-                    f"checkpoint holds a run with {name}={before}, not {self.asked[name]}; give another folder, or the "
-                    "same settings to go on."
+                    f"checkpoint holds a run with {name}={before}, not {self.required[name]}; give another folder, or "
+                    "the same settings to go on."
                 )
         self.alignment.set_intervals(state["intervals"])
         self.history = [dict(epoch) for epoch in state["history"]]
@@ -428,33 +360,64 @@ class DeepAdaptation(pl.LightningModule):
         self._resumed = {"random": state["random"], "loader": loop.get("combined_loader", [])}
 
 
-def _largest(values: Iterable[Any]) -> float:
-    """The largest absolute value of all tensors, NaN where there is one."""
-    found = [value.detach().abs().max().float() for value in values if isinstance(value, Tensor) and value.numel()]
-    return float(torch.stack(found).max()) if found else 0.0
+def labelled(batch: Any, name: str) -> tuple[Any, Tensor]:
+    """Return the inputs and the labels of a batch ``(inputs, labels, ...)``."""
+    if isinstance(batch, (list, tuple)) and len(batch) >= 2 and isinstance(batch[1], Tensor):
+        return batch[0], batch[1]
+    raise InvalidInputError(
+        f"{name} must give batches (inputs, labels) with labels as a tensor, got {_described(batch)}; "
+        "change what its dataset or collate_fn returns."
+    )
 
 
-def layer_widths(model: nn.Module, layers: Sequence[str], inputs: Any) -> dict[str, int]:
-    """Return the features of named layers, from a forward pass that changes nothing in the network.
+def inputs_of(batch: Any) -> Any:
+    """Return the inputs of a target batch: the batch itself, or the first part of a tuple; the rest is never read."""
+    return batch[0] if isinstance(batch, (list, tuple)) and batch else batch
 
-    Examples
-    --------
-    >>> network = nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 3))
-    >>> layer_widths(network, ["1"], torch.zeros(4, 2))
-    {'1': 5}
-    """
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad(), recorded(model, layers) as activations:
-            model(inputs)
-    finally:
-        for module in training:
-            module.training = True
+
+def _joinable(source: Any, target: Any) -> bool:
+    """Whether the inputs of both domains can go through the network as one batch."""
+    both = isinstance(source, Tensor) and isinstance(target, Tensor)
+    return both and source.shape[1:] == target.shape[1:] and source.dtype == target.dtype
+
+
+def _are_classes(outputs: Tensor, labels: Tensor) -> bool:
+    """Whether labels are classes, one for every row of outputs (rows, classes)."""
+    return outputs.ndim == 2 and labels.ndim == 1 and not labels.is_floating_point()
+
+
+def _accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
+    """The share of rows whose largest output is that of their label."""
+    return (outputs.detach().argmax(1) == labels).float().mean()
+
+
+def _described(batch: Any) -> str:
+    if isinstance(batch, (list, tuple)):
+        return f"a {type(batch).__name__} of {[type(part).__name__ for part in batch]}"
+    return f"a {type(batch).__name__} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else repr(batch)[:80]
+
+
+def _layer_widths(model: nn.Module, layers: Sequence[str], inputs: Any) -> dict[str, int]:
+    """The features of named layers, from a pass that changes nothing in the network."""
+    with eval_mode(model), torch.no_grad(), recorded(model, layers) as activations:
+        model(inputs)
     return {name: values.shape[1] for name, values in activations.items()}
 
 
-def _read_optimizer(optimizer: object, learning_rate: float | None) -> Callable[[list[Any]], Any]:
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put all of a network in eval mode and afterwards each part back in its own."""
+    training = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def _optimizer_maker(optimizer: object, learning_rate: float | None) -> Callable[[list[Any]], Any]:
+    """A function of the parameters that returns what Lightning takes from ``configure_optimizers``."""
     if callable(optimizer):
         if learning_rate is not None:
             raise InvalidInputError(
@@ -465,36 +428,11 @@ def _read_optimizer(optimizer: object, learning_rate: float | None) -> Callable[
     return lambda parameters: make_optimizer(settings, parameters)
 
 
-# What the allocator of the CPU says; that of an accelerator has an error of its own.
-WORDS = ("can't allocate memory", "not enough memory", "out of memory")
+def _diverged(what: str, *, remedy: str = "scale the inputs") -> DivergedError:
+    return DivergedError(f"training diverged: {what}; lower learning_rate or weight, clip the gradients, or {remedy}.")
 
 
-@contextmanager
-def speaking_of_batches(source_loader: Any, target_loader: Any, *, checkpoint: Path | None) -> Iterator[None]:
-    """Turn a shortage of memory into a sentence with a remedy; any other error is left as it is.
-
-    Examples
-    --------
-    >>> loader = torch.utils.data.DataLoader(range(99), batch_size=32)
-    >>> with speaking_of_batches(loader, loader, checkpoint=None):
-    ...     raise MemoryError
-    Traceback (most recent call last):
-    ...
-    momentalign.errors.InvalidInputError: memory ran out with batches of 32 source and 32 target rows; lower batch_size.
-    """
-    try:
-        yield
-    except (MemoryError, RuntimeError) as error:
-        if not _is_shortage(error):
-            raise
-        sizes = [getattr(loader, "batch_size", None) for loader in (source_loader, target_loader)]
-        known = all(isinstance(size, int) for size in sizes)
-        batches = f"batches of {sizes[0]} source and {sizes[1]} target rows" if known else "these batches"
-        kept = "" if checkpoint is None else f" and start again, it goes on from {checkpoint}"
-        raise InvalidInputError(f"memory ran out with {batches}; lower batch_size{kept}.") from error
-
-
-def _is_shortage(error: BaseException) -> bool:
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return any(words in str(error) for words in WORDS)
+def _largest(values: Iterable[Any]) -> float:
+    """The largest absolute value of all tensors, NaN where there is one."""
+    found = [value.detach().abs().max().float() for value in values if isinstance(value, Tensor) and value.numel()]
+    return float(torch.stack(found).max()) if found else 0.0

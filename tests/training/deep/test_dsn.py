@@ -1,3 +1,5 @@
+"""Domain separation networks: the four losses, the decoders, and which weights learn."""
+
 import copy
 
 import numpy as np
@@ -8,53 +10,17 @@ from torch import nn
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.training.deep.adapt import adapt
-from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
 from momentalign.training.deep.dsn import (
     DomainSeparation,
     difference_loss,
     make_decoder,
     scale_invariant_error,
 )
-from momentalign.training.deep.lightning import pl, quiet
+from momentalign.training.deep.lightning import pl
 from momentalign.training.deep.loaders import PairedLoader
 
 
-def fit(module, pairs, epochs, *, folder=None):
-    """Train, and return the figures of every epoch."""
-    figures = []
-    module.on_epoch = lambda _epoch: figures.append(
-        {name: value.item() for name, value in module.trainer.callback_metrics.items()}
-    )
-    last = None if folder is None else LastCheckpoint(folder)
-    trainer = pl.Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        logger=False,
-        callbacks=[] if last is None else [last],
-        plugins=[SafetensorsIO()],
-        enable_checkpointing=last is not None,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    with quiet():
-        trainer.fit(module, pairs, ckpt_path=None if last is None else last.found())
-    return figures
-
-
-def test_the_shared_encoder_adapts_and_the_codes_come_apart(digits, network):
-    source, target = digits.source_loader(), digits.target_loader()
-    plain = adapt(network, "4", source, target, discrepancy=None, max_epochs=20, random_state=0)
-    torch.manual_seed(0)
-    module = DomainSeparation(network, "4", example=digits.source[:2], learning_rate=2e-3)
-    figures = fit(module, PairedLoader(source, target), 12)
-    assert figures[-1]["reconstruction"] < 0.5 * figures[0]["reconstruction"]
-    assert figures[-1]["difference"] < 0.6 * figures[0]["difference"]
-    before, after = digits.target_accuracy(plain), digits.target_accuracy(module.model.eval())
-    assert after > before + 0.08
-    assert after > 0.83
-
-
-def test_the_loss_is_the_sum_of_its_four_parts(small, task):
+def test_the_loss_is_the_sum_of_its_four_parts(small, task, fit):
     """By hand, in numpy where nothing is learned from."""
     torch.manual_seed(0)
     module = DomainSeparation(small, "1", example=task.rows, similarity="cmd", alpha=0.3, beta=0.5, gamma=0.7)
@@ -74,21 +40,12 @@ def test_the_loss_is_the_sum_of_its_four_parts(small, task):
             centred = [codes.numpy() - codes.numpy().mean(0) for codes in (shared, own)]
             unit = [codes / np.linalg.norm(codes, axis=1, keepdims=True) for codes in centred]
             expected += 0.5 * np.linalg.norm(unit[0].T @ unit[1], "fro") ** 2 / len(inputs) ** 2
-    trainer = pl.Trainer(
-        max_steps=1,
-        accelerator="cpu",
-        logger=False,
-        callbacks=[Keep()],
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-    )
-    with quiet():
-        trainer.fit(module, PairedLoader(task.source_loader(), task.target_loader()))
+    pairs = PairedLoader(task.source_loader(), task.target_loader())
+    fit(module, pairs, max_steps=1, callbacks=[Keep()])
     assert losses == pytest.approx([float(expected)], rel=1e-5)
 
 
-def test_private_encoders_are_like_the_network_but_not_the_same(small, task):
+def test_private_encoders_are_like_the_network_but_not_the_same(small, task, fit):
     torch.manual_seed(1)
     module = DomainSeparation(small, "1", example=task.rows)
     before = copy.deepcopy(module.state_dict())
@@ -104,16 +61,17 @@ def test_private_encoders_are_like_the_network_but_not_the_same(small, task):
     assert all(weight.requires_grad for weight in small.parameters())
 
 
-def test_the_difference_is_what_keeps_the_codes_apart(small, task):
+def test_the_difference_is_what_keeps_the_codes_apart(small, task, fit):
     last = {}
     for beta in (0.0, 5.0):
         torch.manual_seed(0)
         module = DomainSeparation(copy.deepcopy(small), "1", example=task.rows, beta=beta, learning_rate=0.01)
-        last[beta] = fit(module, PairedLoader(task.source_loader(), task.target_loader()), 15)[-1]["difference"]
+        trainer = fit(module, PairedLoader(task.source_loader(), task.target_loader()), 15)
+        last[beta] = trainer.callback_metrics["difference"].item()
     assert last[5.0] < 0.5 * last[0.0]
 
 
-def test_a_run_goes_on_to_the_same_bits(small, task, tmp_path):
+def test_a_run_goes_on_to_the_same_bits(small, task, tmp_path, fit):
     def run(epochs, folder):
         torch.manual_seed(2)
         module = DomainSeparation(copy.deepcopy(small), "1", example=task.rows, similarity="dann")
@@ -134,7 +92,7 @@ def test_decoders_give_inputs_of_every_shape(shape):
     assert any(isinstance(part, nn.ConvTranspose2d) for part in decoder.modules()) == (len(shape) == 3)
 
 
-def test_a_decoder_of_ones_own(small, task):
+def test_a_decoder_of_ones_own(small, task, fit):
     decoder = nn.Linear(6, 4)
     module = DomainSeparation(small, "1", example=task.rows, decoder=decoder)
     before = decoder.weight.clone()
@@ -171,7 +129,7 @@ def test_the_difference_does_not_depend_on_the_size_of_the_batch():
 @pytest.mark.parametrize("name", ["alpha", "beta", "gamma"])
 @pytest.mark.parametrize("value", [-0.1, True, "much", float("inf"), float("nan")])
 def test_weights_that_cannot_work(small, task, name, value):
-    with pytest.raises(InvalidInputError, match=f"{name} must be a number of at least 0, got {value!r}"):
+    with pytest.raises(InvalidInputError, match=f"{name} must be a .*number.*, got {value!r}"):
         DomainSeparation(small, "1", example=task.rows, **{name: value})
 
 
