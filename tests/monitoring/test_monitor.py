@@ -12,8 +12,8 @@ import pytest
 import torch
 from scipy import sparse, stats
 
-from momentalign.errors import DamagedFileError, InvalidInputError
-from momentalign.monitoring.monitor import DriftMonitor
+from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
+from momentalign.monitoring.monitor import DriftMonitor, FeatureChange, Judgement, MonitorSettings
 from momentalign.monitoring.statistics import Differences
 
 PAIRS = 150
@@ -152,6 +152,46 @@ def test_a_constant_that_changes_is_found_and_one_odd_row_is_not(rng):
     assert watch.last.features[0].change == pytest.approx(0.25)
 
 
+def far_rows(rng, kind, rows, shift=0.0):
+    """Columns that lie millions of standard deviations from zero."""
+    times = {
+        "seconds": (1.7e9, 100.0),
+        "nanoseconds": (1.7e18, 1e9),
+        "a constant": (1e9, 0.0),
+        "a huge constant": (1e17, 0.0),
+    }
+    mean, spread = times[kind]
+    return mean + shift * (spread or mean) + spread * rng.normal(size=(rows, 1))
+
+
+@pytest.mark.parametrize("beside", [0, 2])
+@pytest.mark.parametrize("kind", ["seconds", "nanoseconds", "a constant", "a huge constant"])
+def test_features_far_from_zero_are_watched(rng, kind, beside):
+    """Such as timestamps; alone or beside others."""
+
+    def rows(count, shift=0.0):
+        return np.hstack([far_rows(rng, kind, count, shift), rng.normal(size=(count, beside))])
+
+    watch = DriftMonitor(rows(1000), window=200, n_resamples=400, random_state=0)
+    alike = watch.update(rows(200))
+    assert not alike.alarm
+    assert np.isfinite(alike.statistic)
+    found = watch.update(rows(200, shift=1.0))
+    assert found.alarm
+    assert found.p_value <= 0.01
+    assert [one.name for one in found.features] == ["x0"]
+    restarted = DriftMonitor.from_dict(json.loads(json.dumps(watch.to_dict(), allow_nan=False)))
+    assert restarted.update(rows(20)) is not None
+
+
+def test_noise_of_single_precision_is_no_drift(rng):
+    """Of features that vary by less than their rounding: another machine rounds in another way."""
+    reference = (1000 + 1e-4 * rng.normal(size=(1000, 1))).astype(np.float32)
+    watch = DriftMonitor(reference, window=200, n_resamples=400, random_state=0)
+    assert not watch.update(np.full((200, 1), 1000.0001, np.float32)).alarm
+    assert watch.update(np.full((200, 1), 1001.0, np.float32)).alarm
+
+
 def test_every_kind_of_rows_is_watched_alike(rng, monitor):
     reference, stream = rng.poisson(0.3, size=(400, 2)).astype(float), rng.poisson(0.3, size=(220, 2)).astype(float)
     expected = monitor(reference).update(stream)
@@ -187,7 +227,9 @@ def test_a_batch_that_is_refused_changes_nothing(rng, monitor):
 
 
 def test_a_reference_that_says_too_little_is_refused(rng):
-    with pytest.raises(InvalidInputError, match="reference has 99 rows, from which no spread can be told; give at"):
+    with pytest.raises(
+        InvalidInputError, match="reference has 99 rows, too few to tell how much they vary; give at least 100"
+    ):
         DriftMonitor(rng.normal(size=(99, 2)))
     spoiled = rng.normal(size=(200, 2))
     spoiled[0, 0] = np.inf
@@ -216,7 +258,7 @@ def test_a_restarted_monitor_goes_on_to_the_last_bit(rng, monitor, forgetting):
 
 
 @pytest.mark.parametrize(
-    ("place", "value"),
+    ("path", "value"),
     [
         (("version",), 2),
         (("version",), "1"),
@@ -229,6 +271,8 @@ def test_a_restarted_monitor_goes_on_to_the_last_bit(rng, monitor, forgetting):
         (("feature_names",), [1, 2, 3]),
         (("interval", "low"), [9.0, 9.0, 9.0]),
         (("interval", "high"), [1.0, 1.0, float("inf")]),
+        (("interval", "rounding"), [0.0, 0.0]),
+        (("interval", "rounding"), [0.0, 0.0, -1.0]),
         (("reference",), {"order": 10, "cross": 1, "count": 0}),
         (("reference", "order"), 8),
         (("reference", "count"), 0.5),
@@ -245,12 +289,12 @@ def test_a_restarted_monitor_goes_on_to_the_last_bit(rng, monitor, forgetting):
         (("last",), 3),
     ],
 )
-def test_a_damaged_description_is_refused(monitor, place, value):
+def test_a_damaged_description_is_refused(monitor, path, value):
     description = json.loads(json.dumps(monitor().to_dict()))
     part = description
-    for name in place[:-1]:
+    for name in path[:-1]:
         part = part[name]
-    part[place[-1]] = value
+    part[path[-1]] = value
     with pytest.raises(DamagedFileError, match="make one from the reference"):
         DriftMonitor.from_dict(description)
 
@@ -299,3 +343,78 @@ def test_what_is_no_description_is_refused():
     for wrong in (None, {}, [], "monitor"):
         with pytest.raises(DamagedFileError, match="this does not describe a DriftMonitor"):
             DriftMonitor.from_dict(wrong)
+
+
+def judgement(*features, statistic=2.0):
+    return Judgement(1500, statistic, 0.001, (0.1, 0.02), tuple(features), 2)
+
+
+MOVED = [
+    FeatureChange("age", 1, -0.304, 3.0),
+    FeatureChange("size", 2, 0.5, 2.0),
+    FeatureChange("speed", 3, 0.9, 1.5),
+    FeatureChange("last", 1, 0.1, 1.1),
+]
+
+
+def test_words_say_what_moved_and_how():
+    assert judgement(*MOVED).words == (
+        "drift after 1,500 rows (p = 0.001): 'age' by -0.30 standard deviations, 'size' to 1.50 times the variance, "
+        "'speed' in order 3 by +0.90 and 1 more."
+    )
+    assert judgement(*MOVED[:1]).words.endswith("'age' by -0.30 standard deviations.")
+    assert "many features moved a little, together 2.00 times the threshold in order 2." in judgement().words
+    assert judgement(statistic=1.0).words == "no drift after 1,500 rows (p = 0.001)."
+
+
+def test_the_alarm_is_what_exceeds_the_threshold():
+    assert judgement().alarm
+    assert not judgement(statistic=1.0).alarm
+    assert judgement().distance == pytest.approx(0.12)
+
+
+def test_all_of_it_is_plain_json_and_comes_back():
+    found = judgement(*MOVED)
+    described = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert described["alarm"] is True
+    assert described["words"] == found.words
+    assert Judgement.from_dict(described) == found
+
+
+GOOD = {"window": 1000, "forgetting": False, "false_alarm_rate": 0.01, "order": 5, "n_resamples": None}
+
+
+def test_twenty_resampled_windows_are_expected_beyond_the_threshold():
+    rates = {0.001: 20_000, 0.01: 2000, 0.1: 1000}
+    assert {rate: MonitorSettings.checked(**{**GOOD, "false_alarm_rate": rate}).n_resamples for rate in rates} == rates
+
+
+def test_settings_are_plain_numbers_and_read_again():
+    settings = MonitorSettings.checked(np.int64(20), True, np.float32(0.5), np.int32(2), np.int64(40))
+    assert {type(value) for value in settings.to_dict().values()} == {int, bool, float}
+    assert MonitorSettings.checked(**settings.to_dict()) == settings
+    assert str(settings) == "window=20, forgetting=True, false_alarm_rate=0.5, order=2"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"window": 1005}, InvalidInputError, "window must be a multiple of 10, got 1005; try window=1010"),
+        ({"window": 10}, InvalidInputError, "window must be at least 20, got 10; try window=1000"),
+        ({"window": 1e3}, InvalidTypeError, r"window must be a whole number, got 1000\.0"),
+        ({"window": True}, InvalidTypeError, "window must be a whole number, got True"),
+        ({"forgetting": 0.9}, InvalidTypeError, r"forgetting must be True or False, got 0\.9"),
+        (
+            {"false_alarm_rate": 0.0},
+            InvalidInputError,
+            "false_alarm_rate must be a finite number of at least 0.0001 and at most 0.5, got 0.0",
+        ),
+        ({"false_alarm_rate": float("nan")}, InvalidInputError, "false_alarm_rate must be a finite number"),
+        ({"false_alarm_rate": "low"}, InvalidTypeError, "false_alarm_rate must be a number, got 'low'"),
+        ({"order": 6}, InvalidInputError, "order must be at least 1 and at most 5, got 6; try order=5"),
+        ({"n_resamples": 99}, InvalidInputError, "n_resamples must be at least 100, got 99; try n_resamples=2000"),
+    ],
+)
+def test_settings_that_cannot_work_are_named(change, error, message):
+    with pytest.raises(error, match=message):
+        MonitorSettings.checked(**{**GOOD, **change})

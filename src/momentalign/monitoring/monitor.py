@@ -1,8 +1,6 @@
 """DriftMonitor: watches the rows of a deployed model and says when their moments have left those of a reference.
 
-The settings of a monitor, checked.
-
-What a monitor says of one window: alarm or not, how far, and which features moved in which moment.
+What it says of a window is a :class:`Judgement`: alarm or not, how far, and which features moved in which moment.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError
+from momentalign.moments.centre import raw_moments
 from momentalign.moments.readers import HIGHEST_ORDER
 from momentalign.moments.streaming import Moments
 from momentalign.monitoring.statistics import (
@@ -25,66 +24,258 @@ from momentalign.monitoring.statistics import (
     UnitInterval,
     calibrate,
     differences,
-    raw_moments,
+    finite,
 )
-from momentalign.monitoring.window import STEPS, Rows, Window, finite, read_names, read_rows
+from momentalign.monitoring.window import STEPS, Rows, Window, check_names
 from momentalign.validation import check_bool, check_generator, check_int, check_number
 
 __all__ = ["DriftMonitor", "FeatureChange", "Judgement", "MonitorSettings"]
 
+Floats = NDArray[np.float64]
+
+_FEWEST_ROWS = 100
 _FEWEST_RESAMPLES = 1000
 # So many resampled windows are expected beyond the threshold: its level is then known to a fifth.
 _BEYOND = 20
 _RATES = 1e-4, 0.5
+# Features that a judgement lists by name.
+_LISTED = 3
+# Grows when a description means something that an older version would misread.
+_VERSION = 1
 
 
-@dataclass(frozen=True)
-class MonitorSettings:
-    """What :class:`momentalign.monitoring.monitor.DriftMonitor` was told."""
+class DriftMonitor:
+    r"""Watches a stream of rows and raises an alarm when its moments leave those of a reference.
 
-    window: int
-    forgetting: bool
-    false_alarm_rate: float
-    order: int
-    n_resamples: int
+    The central moments of orders 1 to `order` of each feature, brought to [0, 1], are compared with those of the
+    reference: all features together (the terms of the Central Moment Discrepancy, Zellinger et al. 2019, Eq. (23)) and
+    each by itself, every difference in units of its spread by chance. The thresholds come from resampling the
+    reference, its own sampling error included. Only moments of the stream are kept.
 
-    @classmethod
-    def read(
-        cls, window: object, forgetting: object, false_alarm_rate: object, order: object, n_resamples: object
-    ) -> Self:
-        """Return checked settings, or say what is wrong with one.
+    Parameters
+    ----------
+    reference
+        Rows of the target when the model was trained, (rows, width), at least 100: an array, a tensor, a data frame or
+        a CSR matrix.
+    window
+        Rows that are compared with the reference at a time, a multiple of 10; the window moves in steps of a tenth.
+    forgetting
+        False: the window holds the last `window` rows, each as much as any other. True: old rows fade so that in effect
+        `window` rows are remembered, and the first judgement comes after three windows.
+    false_alarm_rate
+        The probability that a window of rows from the distribution of the reference raises an alarm, over references
+        and windows. Windows that overlap, or share the reference, are not independent of each other.
+    order
+        The highest order, 1 to 5.
+    feature_names
+        Names of the features; by default the columns of a data frame, or x0, x1, ...
+    n_resamples
+        How many windows are resampled, twice, for the thresholds; by default 20 / `false_alarm_rate`, at least 1,000.
+    random_state
+        What they are drawn with.
+
+    Examples
+    --------
+    >>> import momentalign as ma
+    >>> random = np.random.default_rng(1)
+    >>> monitor = ma.DriftMonitor(random.normal(size=(2000, 3)), window=500, random_state=0)
+    >>> monitor.update(random.normal(size=(400, 3)))  # The window is not full yet.
+    >>> monitor.update(random.normal(size=(600, 3))).alarm
+    False
+    >>> monitor.update(random.normal([0.0, 0.5, 0.0], 1.0, size=(500, 3))).features[0].name
+    'x1'
+    """
+
+    def __init__(
+        self,
+        reference: Any,
+        *,
+        window: int = 1000,
+        forgetting: bool = False,
+        false_alarm_rate: float = 0.01,
+        order: int = 5,
+        feature_names: Sequence[str] | None = None,
+        n_resamples: int | None = None,
+        random_state: int | np.random.Generator | None = None,
+    ) -> None:
+        settings = MonitorSettings.checked(window, forgetting, false_alarm_rate, order, n_resamples)
+        random = check_generator(random_state)
+        rows = Rows(reference, "reference")
+        if rows.count < _FEWEST_ROWS:
+            raise InvalidInputError(
+                f"reference has {rows.count} rows, too few to tell how much they vary; give at least {_FEWEST_ROWS}."
+            )
+        self._names = check_names(feature_names, rows)
+        sample = rows.sample(MOST_ROWS, random, self._names)
+        self._interval = UnitInterval.of(sample.astype(np.float64), single=sample.dtype == np.float32)
+        self._reference = Moments(2 * settings.order)
+        for block in rows.blocks(self._names):
+            self._reference.update(self._interval.apply(block))
+        self._calibration = calibrate(
+            self._interval.apply(sample),
+            (rows.count, settings.window),
+            order=settings.order,
+            rounding=self._interval.rounding,
+            rate=settings.false_alarm_rate,
+            n_resamples=settings.n_resamples,
+            random=random,
+        )
+        self._start(settings)
+
+    def _start(self, settings: MonitorSettings) -> None:
+        """Set what follows from the reference."""
+        self._settings = settings
+        self._raw = raw_moments(np.zeros(len(self._names)), self._reference.central)
+        # A constant has no standard deviation: its changes are told in its own units.
+        spread = self._reference.deviation
+        self._unit = np.where(spread > self._interval.rounding, spread, 1.0 / self._interval.length)
+        self._window = Window(
+            settings.window, order=2 * settings.order, forgetting=settings.forgetting, centre=self._reference.mean
+        )
+        self._last: Judgement | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return self._names
+
+    @property
+    def rows(self) -> int:
+        """Rows seen since the start or the last :meth:`reset`."""
+        return self._window.rows
+
+    @property
+    def last(self) -> Judgement | None:
+        """The latest judgement, None before the first."""
+        return self._last
+
+    def update(self, batch: Any) -> Judgement | None:
+        """Add rows of the stream, any number, and judge every window that they complete.
+
+        How the stream is cut into batches changes no judgement, only which are returned: of several completed windows
+        the one with the largest statistic. A batch with missing values is refused and changes nothing. Alarms repeat
+        as long as the window is off.
+
+        Parameters
+        ----------
+        batch
+            Shape (rows, width), of any kind that the reference may have; columns of a data frame must have the names of
+            the features.
+
+        Returns
+        -------
+        Judgement or None
+            None where no window was completed: the first is full after `window` rows, the next a tenth later.
+        """
+        rows = Rows(batch, "batch")
+        rows.check_features(self._names)
+        blocks = [self._interval.apply(block) for block in rows.blocks(self._names)]
+        worst: Judgement | None = None
+        for block in blocks:
+            for window in self._window.add(block):
+                self._last = self._judge(window)
+                if worst is None or self._last.statistic > worst.statistic:
+                    worst = self._last
+        return worst
+
+    def reset(self) -> None:
+        """Forget the stream, not the reference."""
+        self._window.clear()
+        self._last = None
+
+    def _judge(self, window: Floats) -> Judgement:
+        counts = (int(self._reference.count), self._settings.window)
+        found = differences(self._raw, window, counts, self._interval.rounding)
+        parts = found.figures / self._calibration.thresholds
+        statistic = float(parts.max())
+        return Judgement(
+            rows=self.rows,
+            statistic=statistic,
+            p_value=self._calibration.p_value(statistic),
+            terms=tuple(np.sqrt((found.values**2).sum(axis=-1)).tolist()),
+            features=self._changes(found) if statistic > Judgement.threshold else (),
+            order=int(parts.argmax()) % self._settings.order + 1,
+        )
+
+    def _changes(self, found: Differences) -> tuple[FeatureChange, ...]:
+        """The features beyond the threshold of any order, the one furthest beyond first."""
+        strengths = np.abs(found.ratios) / self._calibration.thresholds[self._settings.order :, None]
+        strongest = strengths.max(axis=0)
+        moved = np.flatnonzero(strongest > Judgement.threshold)
+        changes = []
+        for index in moved[np.argsort(-strongest[moved], kind="stable")]:
+            order = int(np.argmax(strengths[:, index] > Judgement.threshold)) + 1
+            change = float(found.values[order - 1, index]) / self._unit[index] ** order
+            changes.append(FeatureChange(self._names[index], order, float(change), float(strongest[index])))
+        return tuple(changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the monitor and where it stands as plain JSON, to the last bit; it holds no rows, only moments.
 
         Examples
         --------
-        >>> MonitorSettings.read(1000, False, 0.01, 5, None).n_resamples
-        2000
+        >>> monitor = DriftMonitor(np.random.default_rng(0).random((200, 1)), window=50, random_state=0)
+        >>> DriftMonitor.from_dict(monitor.to_dict())
+        DriftMonitor(window=50, false_alarm_rate=0.01, order=5) of 1 features, 0 rows seen
         """
-        rows = check_int(window, "window", least=2 * STEPS, example=1000)
-        if rows % STEPS:
-            raise InvalidInputError(
-                f"window must be a multiple of {STEPS}, got {rows}; try window={rows + STEPS - rows % STEPS}."
-            )
-        rate = check_number(false_alarm_rate, "false_alarm_rate", least=_RATES[0], most=_RATES[1], example=0.01)
-        least = math.ceil(1.0 / rate)
-        resamples = max(_FEWEST_RESAMPLES, math.ceil(_BEYOND / rate)) if n_resamples is None else n_resamples
-        return cls(
-            rows,
-            check_bool(forgetting, "forgetting"),
-            rate,
-            check_int(order, "order", least=1, most=HIGHEST_ORDER // 2, example=HIGHEST_ORDER // 2),
-            check_int(resamples, "n_resamples", least=least, example=_BEYOND * least),
-        )
+        return {
+            "version": _VERSION,
+            "settings": self._settings.to_dict(),
+            "feature_names": list(self._names),
+            "interval": self._interval.to_dict(),
+            "reference": self._reference.to_dict(),
+            "thresholds": self._calibration.thresholds.tolist(),
+            "by_chance": self._calibration.by_chance.tolist(),
+            "window": self._window.to_dict(),
+            "last": None if self._last is None else self._last.to_dict(),
+        }
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return all as plain JSON, in the names of :meth:`read`."""
-        return asdict(self)
+    @classmethod
+    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+        """Return the monitor that :meth:`to_dict` described; it goes on as if it had never stopped.
 
-    def __str__(self) -> str:
-        fading = ", forgetting=True" if self.forgetting else ""
-        return f"window={self.window}{fading}, false_alarm_rate={self.false_alarm_rate:g}, order={self.order}"
+        Raises
+        ------
+        DamagedFileError
+            If a value is missing, of another shape, or impossible.
+        """
+        monitor = cls.__new__(cls)
+        try:
+            monitor._restore(description)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise DamagedFileError(
+                f"this does not describe a DriftMonitor ({error}); make one from the reference."
+            ) from error
+        return monitor
 
+    def _restore(self, description: Mapping[str, Any]) -> None:
+        version = description["version"]
+        if type(version) is not int or version < 1:
+            raise ValueError(f"version {version!r:.40}")
+        if version > _VERSION:
+            raise ValueError(f"version {version!r:.40}, this one reads {_VERSION}: upgrade momentalign")
+        settings = MonitorSettings.checked(**description["settings"])
+        self._names = tuple(description["feature_names"])
+        width = len(self._names)
+        if not all(isinstance(name, str) for name in self._names):
+            raise TypeError("feature_names that are no strings")
+        self._interval = UnitInterval.from_dict(description["interval"], width)
+        self._reference = Moments.from_dict(description["reference"])
+        if self._reference.order != 2 * settings.order or len(self._reference.mean) != width:
+            raise ValueError(f"a reference of other features than {width}, or another order than {settings.order}")
+        if type(self._reference.count) is not int or self._reference.count < _FEWEST_ROWS:
+            raise ValueError(f"a reference of {self._reference.count!r:.40} rows")
+        thresholds = finite(description["thresholds"], (2 * settings.order,))
+        by_chance = finite(description["by_chance"], (settings.n_resamples,))
+        if (thresholds <= 0.0).any() or (np.diff(by_chance) < 0.0).any():
+            raise ValueError("thresholds below zero, or resampled windows out of order")
+        self._calibration = Calibration(thresholds, by_chance)
+        self._start(settings)
+        self._window.restore(description["window"])
+        self._last = None if description["last"] is None else Judgement.from_dict(description["last"])
 
-_LISTED = 3
+    def __repr__(self) -> str:
+        return f"DriftMonitor({self._settings}) of {len(self._names)} features, {self.rows:,} rows seen"
 
 
 @dataclass(frozen=True)
@@ -98,8 +289,9 @@ class FeatureChange:
     order
         The lowest order that moved: a changed variance moves the fourth moment too.
     change
-        Moment of the window minus that of the reference, in deviations of the reference to the power of the order: the
-        shift of the mean in deviations, the relative change of the variance, the change of the skewness, and so on.
+        Moment of the window minus that of the reference, in standard deviations of the reference to the power of the
+        order: the shift of the mean in standard deviations, the relative change of the variance, the change of the
+        skewness, and so on.
     strength
         The largest difference of any order in units of its threshold, above 1.
     """
@@ -113,7 +305,7 @@ class FeatureChange:
     def words(self) -> str:
         """The change in a few words."""
         if self.order == 1:
-            return f"{self.name!r} by {self.change:+.2f} deviations"
+            return f"{self.name!r} by {self.change:+.2f} standard deviations"
         if self.order == 2:
             return f"{self.name!r} to {1.0 + self.change:.2f} times the variance"
         return f"{self.name!r} in order {self.order} by {self.change:+.2f}"
@@ -182,277 +374,63 @@ class Judgement:
         features = tuple(
             FeatureChange(
                 str(one["name"]),
-                _whole_of_judgement(one["order"], "order", least=1),
-                _number(one["change"], "change", least=-math.inf),
-                _number(one["strength"], "strength"),
+                check_int(one["order"], "order", least=1),
+                check_number(one["change"], "change"),
+                check_number(one["strength"], "strength", least=0.0),
             )
             for one in description["features"]
         )
         return cls(
-            rows=_whole_of_judgement(description["rows"], "rows", least=0),
-            statistic=_number(description["statistic"], "statistic"),
-            p_value=_number(description["p_value"], "p_value", most=1.0),
-            terms=tuple(_number(term, "a term") for term in description["terms"]),
+            rows=check_int(description["rows"], "rows", least=0),
+            statistic=check_number(description["statistic"], "statistic", least=0.0),
+            p_value=check_number(description["p_value"], "p_value", least=0.0, most=1.0),
+            terms=tuple(check_number(term, "a term", least=0.0) for term in description["terms"]),
             features=features,
-            order=_whole_of_judgement(description["order"], "order", least=1),
+            order=check_int(description["order"], "order", least=1),
         )
 
 
-def _whole_of_judgement(value: object, name: str, *, least: int) -> int:
-    if type(value) is not int or value < least:
-        raise ValueError(f"{name} {value!r:.40}")
-    return value
+@dataclass(frozen=True)
+class MonitorSettings:
+    """What :class:`momentalign.monitoring.monitor.DriftMonitor` was told."""
 
+    window: int
+    forgetting: bool
+    false_alarm_rate: float
+    order: int
+    n_resamples: int
 
-def _number(value: Any, name: str, *, least: float = 0.0, most: float = math.inf) -> float:
-    # NaN lies between no two numbers.
-    if type(value) not in (int, float) or not least <= value <= most:
-        raise ValueError(f"{name} {value!r:.40}")
-    return float(value)
-
-
-Floats = NDArray[np.float64]
-
-_FEWEST_ROWS = 100
-# Grows when a description means something that an older version would misread.
-_VERSION = 1
-
-
-class DriftMonitor:
-    r"""Watches a stream of rows and raises an alarm when its moments leave those of a reference.
-
-    The central moments of orders 1 to `order` of each feature, brought to [0, 1], are compared with those of the
-    reference: all features together (the terms of the Central Moment Discrepancy, Zellinger et al. 2019, Eq. (23)) and
-    each by itself, every difference in units of its spread by chance. The thresholds come from resampling the
-    reference, its own sampling error included. Only moments of the stream are kept.
-
-    Parameters
-    ----------
-    reference
-        Rows of the target when the model was trained, (rows, width), at least 100: an array, a tensor, a data frame or
-        a CSR matrix.
-    window
-        Rows that are compared with the reference at a time, a multiple of 10; the window moves in steps of a tenth.
-    forgetting
-        False: the window holds the last `window` rows, each as much as any other. True: old rows fade so that in effect
-        `window` rows are remembered, and the first judgement comes after three windows.
-    false_alarm_rate
-        The probability that a window of rows from the distribution of the reference raises an alarm, over references
-        and windows. Windows that overlap, or share the reference, are not independent of each other.
-    order
-        The highest order, 1 to 5.
-    feature_names
-        Names of the features; by default the columns of a data frame, or x0, x1, ...
-    n_resamples
-        How many windows are resampled, twice, for the thresholds; by default 20 / `false_alarm_rate`, at least 1,000.
-    random_state
-        What they are drawn with.
-
-    Examples
-    --------
-    >>> import momentalign as ma
-    >>> random = np.random.default_rng(1)
-    >>> monitor = ma.DriftMonitor(random.normal(size=(2000, 3)), window=500, random_state=0)
-    >>> monitor.update(random.normal(size=(400, 3)))  # The window is not full yet.
-    >>> monitor.update(random.normal(size=(600, 3))).alarm
-    False
-    >>> monitor.update(random.normal([0.0, 0.5, 0.0], 1.0, size=(500, 3))).features[0].name
-    'x1'
-    """
-
-    def __init__(
-        self,
-        reference: Any,
-        *,
-        window: int = 1000,
-        forgetting: bool = False,
-        false_alarm_rate: float = 0.01,
-        order: int = 5,
-        feature_names: Sequence[str] | None = None,
-        n_resamples: int | None = None,
-        random_state: int | np.random.Generator | None = None,
-    ) -> None:
-        settings = MonitorSettings.read(window, forgetting, false_alarm_rate, order, n_resamples)
-        random = check_generator(random_state)
-        rows = _read_reference(reference)
-        self._names = read_names(feature_names, rows)
-        sample = rows.some(MOST_ROWS, random, self._names)
-        self._interval = UnitInterval.of(sample)
-        self._reference = Moments(2 * settings.order)
-        for block in rows.blocks(self._names):
-            self._reference.update(self._interval.apply(block))
-        self._calibration = calibrate(
-            self._interval.apply(sample),
-            (rows.count, settings.window),
-            order=settings.order,
-            rounding=self._interval.rounding,
-            rate=settings.false_alarm_rate,
-            n_resamples=settings.n_resamples,
-            random=random,
-        )
-        self._start(settings)
-
-    def _start(self, settings: MonitorSettings) -> None:
-        """Set what follows from the reference."""
-        self._settings = settings
-        self._raw = raw_moments(np.zeros(len(self._names)), self._reference.central)
-        # A constant has no deviation: its changes are told in its own units.
-        spread = self._reference.deviation
-        self._deviation = np.where(spread > self._interval.rounding, spread, 1.0 / self._interval.length)
-        self._window = Window(
-            settings.window, order=2 * settings.order, forgetting=settings.forgetting, centre=self._reference.mean
-        )
-        self._last: Judgement | None = None
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features."""
-        return self._names
-
-    @property
-    def rows(self) -> int:
-        """Rows seen since the start or the last :meth:`reset`."""
-        return self._window.rows
-
-    @property
-    def last(self) -> Judgement | None:
-        """The latest judgement, None before the first."""
-        return self._last
-
-    def update(self, batch: Any) -> Judgement | None:
-        """Add rows of the stream, any number, and judge every window that they complete.
-
-        How the stream is cut into batches changes no judgement, only which are returned: of several completed windows
-        the one with the largest statistic. A batch with missing values is refused and changes nothing. Alarms repeat
-        as long as the window is off.
-
-        Parameters
-        ----------
-        batch
-            Shape (rows, width), of any kind that the reference may have; columns of a data frame must have the names of
-            the features.
-
-        Returns
-        -------
-        Judgement or None
-            None where no window was completed: the first is full after `window` rows, the next a tenth later.
-        """
-        rows = read_rows(batch, "batch")
-        rows.check_features(self._names)
-        blocks = [self._interval.apply(block) for block in rows.blocks(self._names)]
-        worst: Judgement | None = None
-        for block in blocks:
-            for window in self._window.add(block):
-                self._last = self._judge(window)
-                if worst is None or self._last.statistic > worst.statistic:
-                    worst = self._last
-        return worst
-
-    def reset(self) -> None:
-        """Forget the stream, not the reference."""
-        self._window.clear()
-        self._last = None
-
-    def _judge(self, window: Floats) -> Judgement:
-        counts = (int(self._reference.count), self._settings.window)
-        found = differences(self._raw, window, counts, self._interval.rounding)
-        parts = found.figures / self._calibration.thresholds
-        statistic = float(parts.max())
-        return Judgement(
-            rows=self.rows,
-            statistic=statistic,
-            p_value=self._calibration.p_value(statistic),
-            terms=tuple(np.sqrt((found.values**2).sum(axis=-1)).tolist()),
-            features=self._changes(found) if statistic > Judgement.threshold else (),
-            order=int(parts.argmax()) % self._settings.order + 1,
-        )
-
-    def _changes(self, found: Differences) -> tuple[FeatureChange, ...]:
-        """The features beyond the threshold of any order, the one furthest beyond first."""
-        strengths = np.abs(found.ratios) / self._calibration.thresholds[self._settings.order :, None]
-        strongest = strengths.max(axis=0)
-        moved = np.flatnonzero(strongest > Judgement.threshold)
-        changes = []
-        for place in moved[np.argsort(-strongest[moved], kind="stable")]:
-            order = int(np.argmax(strengths[:, place] > Judgement.threshold)) + 1
-            change = float(found.values[order - 1, place]) / self._deviation[place] ** order
-            changes.append(FeatureChange(self._names[place], order, float(change), float(strongest[place])))
-        return tuple(changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the monitor and where it stands as plain JSON, to the last bit; it holds no rows, only moments.
+    @classmethod
+    def checked(
+        cls, window: object, forgetting: object, false_alarm_rate: object, order: object, n_resamples: object
+    ) -> Self:
+        """Return checked settings, or say what is wrong with one.
 
         Examples
         --------
-        >>> monitor = DriftMonitor(np.random.default_rng(0).random((200, 1)), window=50, random_state=0)
-        >>> DriftMonitor.from_dict(monitor.to_dict())
-        DriftMonitor(window=50, false_alarm_rate=0.01, order=5) of 1 features, 0 rows seen
+        >>> MonitorSettings.checked(1000, False, 0.01, 5, None).n_resamples
+        2000
         """
-        return {
-            "version": _VERSION,
-            "settings": self._settings.to_dict(),
-            "feature_names": list(self._names),
-            "interval": {"low": self._interval.low.tolist(), "high": self._interval.high.tolist()},
-            "reference": self._reference.to_dict(),
-            "thresholds": self._calibration.thresholds.tolist(),
-            "by_chance": self._calibration.by_chance.tolist(),
-            "window": self._window.to_dict(),
-            "last": None if self._last is None else self._last.to_dict(),
-        }
-
-    @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> Self:
-        """Return the monitor that :meth:`to_dict` described; it goes on as if it had never stopped.
-
-        Raises
-        ------
-        DamagedFileError
-            If a value is missing, of another shape, or cannot be.
-        """
-        monitor = cls.__new__(cls)
-        try:
-            monitor._read(description)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise DamagedFileError(
-                f"this does not describe a DriftMonitor ({error}); make one from the reference."
-            ) from error
-        return monitor
-
-    def _read(self, description: Mapping[str, Any]) -> None:
-        version = description["version"]
-        if type(version) is not int or version < 1:
-            raise ValueError(f"version {version!r:.40}")
-        if version > _VERSION:
-            raise ValueError(f"version {version!r:.40}, this one reads {_VERSION}: upgrade momentalign")
-        settings = MonitorSettings.read(**description["settings"])
-        self._names = tuple(description["feature_names"])
-        width = len(self._names)
-        if not all(isinstance(name, str) for name in self._names):
-            raise TypeError("feature_names that are no strings")
-        low, high = (finite(description["interval"][end], (width,)) for end in ("low", "high"))
-        self._interval = UnitInterval(low, high)
-        self._reference = Moments.from_dict(description["reference"])
-        if (low >= high).any() or self._reference.order != 2 * settings.order or len(self._reference.mean) != width:
-            raise ValueError(f"a reference of other features than {width}, or another order than {settings.order}")
-        if type(self._reference.count) is not int or self._reference.count < _FEWEST_ROWS:
-            raise ValueError(f"a reference of {self._reference.count!r:.40} rows")
-        thresholds = finite(description["thresholds"], (2 * settings.order,))
-        by_chance = finite(description["by_chance"], (settings.n_resamples,))
-        if (thresholds <= 0.0).any() or (np.diff(by_chance) < 0.0).any():
-            raise ValueError("thresholds below zero, or resampled windows out of order")
-        self._calibration = Calibration(thresholds, by_chance)
-        self._start(settings)
-        self._window.restore(description["window"])
-        self._last = None if description["last"] is None else Judgement.from_dict(description["last"])
-
-    def __repr__(self) -> str:
-        return f"DriftMonitor({self._settings}) of {len(self._names)} features, {self.rows:,} rows seen"
-
-
-def _read_reference(reference: Any) -> Rows:
-    rows = read_rows(reference, "reference")
-    if rows.count < _FEWEST_ROWS:
-        raise InvalidInputError(
-            f"reference has {rows.count} rows, from which no spread can be told; give at least {_FEWEST_ROWS}."
+        rows = check_int(window, "window", least=2 * STEPS, example=1000)
+        if rows % STEPS:
+            raise InvalidInputError(
+                f"window must be a multiple of {STEPS}, got {rows}; try window={rows + STEPS - rows % STEPS}."
+            )
+        rate = check_number(false_alarm_rate, "false_alarm_rate", least=_RATES[0], most=_RATES[1], example=0.01)
+        least = math.ceil(1.0 / rate)
+        resamples = max(_FEWEST_RESAMPLES, math.ceil(_BEYOND / rate)) if n_resamples is None else n_resamples
+        return cls(
+            rows,
+            check_bool(forgetting, "forgetting"),
+            rate,
+            check_int(order, "order", least=1, most=HIGHEST_ORDER // 2, example=HIGHEST_ORDER // 2),
+            check_int(resamples, "n_resamples", least=least, example=_BEYOND * least),
         )
-    return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain JSON, in the names of :meth:`checked`."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        fading = ", forgetting=True" if self.forgetting else ""
+        return f"window={self.window}{fading}, false_alarm_rate={self.false_alarm_rate:g}, order={self.order}"

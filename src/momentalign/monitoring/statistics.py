@@ -1,22 +1,17 @@
-r"""Thresholds that windows without drift exceed at a stated rate, found by resampling the reference.
+r"""How far the moments of a window are from those of a reference, in units of what chance alone would give.
 
-The reference is a sample itself and its error counts: B times both a reference of n and a window of w rows are drawn
-with replacement from the reference rows and compared as later the real ones (:mod:`momentalign.monitoring.statistics`;
-a bootstrap of both sides, Efron and Tibshirani 1993, Section 16.2). Every figure is divided by its own upper quantile,
-all at one level; the statistic T is the largest ratio. The quantiles come from B windows and their common factor, which
-makes the rate, from B others, since windows that chose ten quantiles seldom exceed them. Of these others
+*The interval.* Features of any range are brought to [0, 1], so that their powers stay bounded and no long tail rules
+the high orders. With :math:`q_1` and :math:`q_{99}` the 1st and 99th percentile of a feature in the reference, the
+interval reaches a quarter of their distance beyond both, about 3.5 standard deviations of a normal feature to either
+side,
 
-.. math:: \#\{b : T_b > 1\} \le \alpha (B + 1) - 1, \qquad
-          p = \frac{1 + \#\{b : T_b \ge T\}}{B + 1}, \qquad T > 1 \iff p \le \alpha .
+.. math:: x \mapsto \min\Bigl(1, \max\Bigl(0, \frac{x - a}{b - a}\Bigr)\Bigr), \qquad
+          a = q_1 - \tfrac14 (q_{99} - q_1), \quad b = q_{99} + \tfrac14 (q_{99} - q_1).
 
-A feature that is constant in the reference is taken to differ in one of its rows: never seen is not impossible.
+Where the percentiles coincide the smallest and largest value stand for them.
 
-    B. Efron, R. J. Tibshirani: An Introduction to the Bootstrap. Chapman and Hall, 1993.
-
-How far the moments of two samples are apart, measured in what chance alone would give.
-
-With the central moments :math:`c_j` of a reference of n and a window of w rows, features in [0, 1], the differences of
-order j are the summands of the Central Moment Discrepancy, Eq. (23) in Zellinger et al. (2019),
+*The differences.* With the central moments :math:`c_j` of a reference of n and a window of w rows, those of order j are
+the summands of the Central Moment Discrepancy, Eq. (23) in Zellinger et al. (2019),
 
 .. math:: d_j = c_j(W) - c_j(R), \qquad \mathrm{cmd} = \sum_j \lVert d_j \rVert_2 .
 
@@ -31,18 +26,20 @@ the first, one feature that moved much in the second,
 
 .. math:: \frac{\lVert d_j \rVert_2}{\lVert s_j \rVert_2}, \qquad \max_f \frac{|d_{jf}|}{s_{jf}} .
 
+*The thresholds.* The reference is a sample itself and its error counts: B times both a reference of n and a window of w
+rows are drawn with replacement from the reference rows and compared as later the real ones (a bootstrap of both sides,
+Efron and Tibshirani 1993, Section 16.2). Every figure is divided by its own upper quantile, all at one level; the
+statistic T is the largest ratio. The quantiles come from B windows and their common factor, which makes the rate, from
+B others, since windows that chose ten quantiles seldom exceed them. Of these others
+
+.. math:: \#\{b : T_b > 1\} \le \alpha (B + 1) - 1, \qquad
+          p = \frac{1 + \#\{b : T_b \ge T\}}{B + 1}, \qquad T > 1 \iff p \le \alpha .
+
+A feature that is constant in the reference is taken to differ in one of its rows: never seen is not impossible.
+
     R. J. Serfling: Approximation Theorems of Mathematical Statistics. Wiley, 1980.
 
-Features of any range brought to [0, 1], so that powers of them stay bounded and no long tail rules the high orders.
-
-With :math:`q_1` and :math:`q_{99}` the 1st and 99th percentile of a feature in the reference, the interval reaches a
-quarter of their distance beyond both, about 3.5 deviations of a normal feature to either side,
-
-.. math:: x \mapsto \min\Bigl(1, \max\Bigl(0, \frac{x - a}{b - a}\Bigr)\Bigr), \qquad
-          a = q_1 - \tfrac14 (q_{99} - q_1), \quad b = q_{99} + \tfrac14 (q_{99} - q_1).
-
-Where the percentiles coincide the smallest and largest value stand for them, and the interval of a constant has length
-1 about it.
+    B. Efron, R. J. Tibshirani: An Introduction to the Bootstrap. Chapman and Hall, 1993.
 """
 
 from __future__ import annotations
@@ -51,26 +48,121 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "MOST_ROWS",
-    "Calibration",
-    "Differences",
-    "UnitInterval",
-    "calibrate",
-    "central_moments",
-    "differences",
-    "raw_moments",
-]
+from momentalign.moments.centre import central_moments
+
+__all__ = ["MOST_ROWS", "Calibration", "Differences", "UnitInterval", "calibrate", "differences"]
 
 Floats = NDArray[np.float64]
 
+_TAIL = 0.01
+_MARGIN = 0.25
+# Differences of this part of a value are none: in single precision, and in double.
+_SINGLE, _DOUBLE = 1e-6, 1e-14
+# A feature whose range is at most so many of these differences counts as constant.
+_CONSTANT = 10
+# So many of these differences an interval reaches to either side of a large constant.
+_AROUND = 100
 # Of two-valued features the variance of a moment can vanish while the moment still varies to second order.
 _LEAST_SHARE = 0.01
+
+MOST_ROWS = 5000
+"""Rows that are drawn from, and at most drawn: means of more are as good as normal, and only scaled."""
+_RESAMPLES_AT_ONCE = 250
+_FEATURES_AT_ONCE = 64
+# Equal figures must count as equal whatever the order of their sums.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class UnitInterval:
+    """The ends, (width,) each, that become 0 and 1, and the differences that count as none.
+
+    Attributes
+    ----------
+    low, high
+        The ends.
+    rounding
+        Standard deviations that count as none, in units of the interval: less than rounding explains.
+
+    Examples
+    --------
+    >>> interval = UnitInterval.of(np.array([[0.0, 7.0], [2.0, 7.0]]))
+    >>> interval.low.tolist(), interval.high.tolist()
+    ([-0.5, 6.5], [2.5, 7.5])
+    >>> interval.apply(np.array([[1.0, 70.0]])).tolist()
+    [[0.5, 1.0]]
+    """
+
+    low: Floats
+    high: Floats
+    rounding: Floats
+
+    @classmethod
+    def of(cls, rows: Floats, *, single: bool = False) -> Self:
+        """Return the interval of reference rows, (rows, width) without missing values.
+
+        A constant gets an interval of length 1 about it, or longer where it is large. Constants of the reference may
+        come in single precision later; features that vary in double precision are watched as finely as they vary,
+        however far from zero they are.
+
+        Parameters
+        ----------
+        rows
+            The rows, in double precision.
+        single
+            Whether they were in single precision before.
+        """
+        ordered = np.sort(rows, axis=0)
+        last = len(rows) - 1
+        low, high = ordered[int(np.floor(_TAIL * last))], ordered[int(np.ceil((1.0 - _TAIL) * last))]
+        flat = low == high
+        low, high = np.where(flat, ordered[0], low), np.where(flat, ordered[-1], high)
+        size = np.maximum(np.abs(low), np.abs(high))
+        share = _SINGLE if single else _DOUBLE
+        constant = high - low <= _CONSTANT * share * size
+        around = np.maximum(0.5, _AROUND * _SINGLE * size)
+        margin = np.where(constant, around, _MARGIN * (high - low))
+        low, high = low - margin, high + margin
+        return cls(low, high, np.where(constant, _SINGLE, share) * np.maximum(np.abs(low), np.abs(high)) / (high - low))
+
+    @classmethod
+    def from_dict(cls, description: dict[str, Any], width: int) -> Self:
+        """Return the interval that :meth:`to_dict` described; one that is invalid raises ValueError or the like."""
+        low, high = (finite(description[end], (width,)) for end in ("low", "high"))
+        if (low >= high).any():
+            raise ValueError("an interval without length")
+        # Earlier versions took all features to be in single precision.
+        earlier = _SINGLE * np.maximum(np.abs(low), np.abs(high)) / (high - low)
+        rounding = finite(description.get("rounding", earlier), (width,))
+        if (rounding < 0.0).any():
+            raise ValueError("rounding below zero")
+        return cls(low, high, rounding)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all as plain JSON."""
+        return {"low": self.low.tolist(), "high": self.high.tolist(), "rounding": self.rounding.tolist()}
+
+    def apply(self, rows: NDArray[np.floating]) -> Floats:
+        """Return rows in [0, 1]; what lies beyond the ends is set to them."""
+        return np.clip((rows - self.low) / self.length, 0.0, 1.0)
+
+    @property
+    def length(self) -> Floats:
+        """The length of each feature's interval."""
+        return self.high - self.low
+
+
+def finite(values: object, shape: tuple[int, ...]) -> Floats:
+    """Return described numbers as an array of a shape, or raise ValueError."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(f"numbers of shape {array.shape} instead of {shape}, or not finite")
+    return array
 
 
 class Differences(NamedTuple):
@@ -91,6 +183,10 @@ class Differences(NamedTuple):
         return np.concatenate([together, np.abs(self.ratios).max(axis=-1)], axis=-1)
 
 
+def _over(part: Floats, scale: Floats) -> Floats:
+    return np.asarray(np.divide(part, scale, out=np.zeros_like(part), where=scale > 0.0))
+
+
 def differences(reference: Floats, window: Floats, counts: tuple[int, int], rounding: Floats) -> Differences:
     """Compare moments of two samples.
 
@@ -101,10 +197,11 @@ def differences(reference: Floats, window: Floats, counts: tuple[int, int], roun
     counts
         Rows of the reference and of the window.
     rounding
-        Deviations, (width,), that count as none.
+        Standard deviations, (width,), that count as none.
 
     Examples
     --------
+    >>> from momentalign.monitoring.statistics import differences
     >>> sample = np.array([0.1, 0.4, 0.5, 0.9])
     >>> raw = [np.array([[(sample + shift) ** p] for p in (1, 2)]).mean(axis=-1) for shift in (0.0, 0.2)]
     >>> found = differences(*raw, counts=(4, 4), rounding=np.zeros(1))
@@ -115,35 +212,11 @@ def differences(reference: Floats, window: Floats, counts: tuple[int, int], roun
     share = counts[1] / sum(counts)
     pooled = central_moments((1.0 - share) * reference + share * window)
     values = central_moments(window[..., :orders, :]) - central_moments(reference[..., :orders, :])
-    varies = pooled[..., 1:2, :] > rounding**2
+    # A constant that is another constant in few rows hardly varies in both samples together, but its mean moved.
+    varies = (pooled[..., 1:2, :] > rounding**2) | (np.abs(values[..., :1, :]) > rounding)
     variances = (1 / counts[0] + 1 / counts[1]) * _variances(pooled, orders)
     # Rounding can make the variance of next to nothing negative.
     return Differences(np.where(varies, values, 0.0), np.where(varies, np.maximum(variances, 0.0), 0.0))
-
-
-def central_moments(raw: Floats) -> Floats:
-    """Return mean and central moments, (..., orders, width), from the means of powers about any point."""
-    mean = raw[..., :1, :]
-    return np.concatenate([mean, _moved(raw, -mean)[..., 1:, :]], axis=-2)
-
-
-def raw_moments(step: Floats, central: Floats) -> Floats:
-    """Return the means of powers, orders 1 to k, (k, width), about a point from which the mean is `step` away.
-
-    Examples
-    --------
-    >>> raw_moments(np.array([1.0]), np.array([[4.0], [0.0]])).ravel().tolist()
-    [1.0, 5.0, 13.0]
-    """
-    return _moved(np.vstack([np.zeros_like(step), central]), step)
-
-
-def _moved(raw: Floats, step: Floats) -> Floats:
-    """Means of (z + step)^p from those of z^p, orders 1 and up; Pascal's triangle row by row."""
-    table = np.concatenate([np.ones_like(raw[..., :1, :]), raw], axis=-2)
-    for order in range(1, table.shape[-2]):
-        table[..., order:, :] += step * table[..., order - 1 : -1, :]
-    return np.asarray(table[..., 1:, :])
 
 
 def _variances(pooled: Floats, orders: int) -> Floats:
@@ -162,18 +235,6 @@ def _variances(pooled: Floats, orders: int) -> Floats:
     )
 
 
-def _over(part: Floats, scale: Floats) -> Floats:
-    return np.asarray(np.divide(part, scale, out=np.zeros_like(part), where=scale > 0.0))
-
-
-MOST_ROWS = 5000
-"""Rows that are drawn from, and at most drawn: means of more are as good as normal, and only scaled."""
-_RESAMPLES_AT_ONCE = 250
-_FEATURES_AT_ONCE = 64
-# Equal figures must count as equal whatever the order of their sums.
-_ROUNDING = 1e-9
-
-
 @dataclass(frozen=True)
 class Calibration:
     """What windows without drift give.
@@ -188,10 +249,6 @@ class Calibration:
 
     thresholds: Floats
     by_chance: Floats
-
-    def statistic(self, figures: Floats) -> float:
-        """Return the largest figure in units of its threshold."""
-        return float((figures / self.thresholds).max())
 
     def p_value(self, statistic: float) -> float:
         """Return how seldom a window without drift is as far away."""
@@ -220,7 +277,7 @@ def calibrate(
     order
         The highest order.
     rounding
-        Deviations, (width,), that count as none.
+        Standard deviations, (width,), that count as none.
     rate
         The rate of windows without drift that raise an alarm, at least 1 / (`n_resamples` + 1).
     n_resamples
@@ -236,20 +293,36 @@ def calibrate(
     >>> found.thresholds.round(1).tolist(), int((found.by_chance > 1.0).sum())
     ([1.9, 1.9, 2.9, 2.9], 9)
     """
-    population = _with_odd_rows(rows, rounding, random)
-    scaling, figures = (_figures(population, counts, order, rounding, n_resamples, random) for _ in range(2))
+    constant = np.flatnonzero(rows.var(axis=0) <= rounding**2)
+    rows = rows.copy()
+    rows[random.integers(len(rows), size=len(constant)), constant] = 1.0
+    scaling, figures = (_resampled_figures(rows, counts, order, rounding, n_resamples, random) for _ in range(2))
     quantiles = _quantiles(scaling, rate)
     statistics = np.sort((figures / quantiles).max(axis=1))
     cut = statistics[-1 - _exceeding(rate, n_resamples)] * (1.0 + _ROUNDING)
     return Calibration(quantiles * cut, statistics / cut)
 
 
-def _with_odd_rows(rows: Floats, rounding: Floats, random: np.random.Generator) -> Floats:
-    """The rows, with one at the end of the interval in each feature that is constant."""
-    constant = np.flatnonzero(np.ptp(rows, axis=0) <= rounding)
-    rows = rows.copy()
-    rows[random.integers(len(rows), size=len(constant)), constant] = 1.0
-    return rows
+def _resampled_figures(
+    rows: Floats, counts: tuple[int, int], order: int, rounding: Floats, n_resamples: int, random: np.random.Generator
+) -> Floats:
+    """The figures of so many resampled windows, (n_resamples, 2 orders)."""
+    figures = []
+    for size in _portions(n_resamples, _RESAMPLES_AT_ONCE):
+        shares = [_shares(len(rows), min(count, MOST_ROWS), size, random) for count in counts]
+        parts = []
+        for start in range(0, rows.shape[1], _FEATURES_AT_ONCE):
+            some = slice(start, start + _FEATURES_AT_ONCE)
+            centred = rows[:, some] - rows[:, some].mean(axis=0)
+            powers = np.hstack(list(accumulate([centred] * (2 * order), np.multiply)))
+            reference, window = (
+                _means(powers, share, count).reshape(size, 2 * order, -1)
+                for share, count in zip(shares, counts, strict=True)
+            )
+            parts.append(differences(reference, window, counts, rounding[some]))
+        joined = Differences(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
+        figures.append(joined.figures)
+    return np.vstack(figures)
 
 
 def _portions(total: int, most: int) -> Iterator[int]:
@@ -257,36 +330,10 @@ def _portions(total: int, most: int) -> Iterator[int]:
         yield min(most, total - start)
 
 
-def _figures(
-    rows: Floats, counts: tuple[int, int], order: int, rounding: Floats, number: int, random: np.random.Generator
-) -> Floats:
-    """The figures of so many resampled windows, (number, 2 orders)."""
-    portions = _portions(number, _RESAMPLES_AT_ONCE)
-    return np.vstack([_resampled(rows, counts, order, rounding, size, random).figures for size in portions])
-
-
-def _resampled(
-    rows: Floats, counts: tuple[int, int], order: int, rounding: Floats, size: int, random: np.random.Generator
-) -> Differences:
-    """Draw references and windows, `size` of each, and compare their moments."""
-    shares = [_shares(len(rows), min(count, MOST_ROWS), size, random) for count in counts]
-    parts = []
-    for start in range(0, rows.shape[1], _FEATURES_AT_ONCE):
-        some = slice(start, start + _FEATURES_AT_ONCE)
-        centred = rows[:, some] - rows[:, some].mean(axis=0)
-        powers = np.hstack(list(accumulate([centred] * (2 * order), np.multiply)))
-        reference, window = (
-            _means(powers, share, count).reshape(size, 2 * order, -1)
-            for share, count in zip(shares, counts, strict=True)
-        )
-        parts.append(differences(reference, window, counts, rounding[some]))
-    return Differences(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
-
-
 def _shares(rows: int, drawn: int, size: int, random: np.random.Generator) -> Floats:
     """How much of each sample every row is, (size, rows), when `drawn` of them are drawn with replacement."""
-    places = random.integers(rows, size=(size, drawn)) + rows * np.arange(size)[:, None]
-    return np.bincount(places.ravel(), minlength=size * rows).reshape(size, rows) / drawn
+    indices = random.integers(rows, size=(size, drawn)) + rows * np.arange(size)[:, None]
+    return np.bincount(indices.ravel(), minlength=size * rows).reshape(size, rows) / drawn
 
 
 def _means(powers: Floats, shares: Floats, count: int) -> Floats:
@@ -298,65 +345,17 @@ def _means(powers: Floats, shares: Floats, count: int) -> Floats:
     return np.asarray(middle + math.sqrt(MOST_ROWS / count) * (means - middle))
 
 
-def _exceeding(rate: float, resamples: int) -> int:
+def _exceeding(rate: float, n_resamples: int) -> int:
     """How many resampled windows may exceed the threshold."""
-    return math.floor(rate * (resamples + 1) * (1.0 + _ROUNDING)) - 1
+    return math.floor(rate * (n_resamples + 1) * (1.0 + _ROUNDING)) - 1
 
 
 def _quantiles(figures: Floats, rate: float) -> Floats:
     """Quantiles of all figures at one level, which about the stated part of the windows exceeds somewhere."""
-    resamples = len(figures)
+    n_resamples = len(figures)
     ordered = np.sort(figures, axis=0)[::-1]
     # The rank of a window is that of its rarest figure; as many windows as may exceed have a rank up to this one.
-    ranks = np.sort(resamples - np.argsort(np.argsort(figures, axis=0), axis=0).max(axis=1))
-    rank = ranks[_exceeding(rate, resamples)]
-    between = (ordered[rank - 1] + ordered[min(rank, resamples - 1)]) / 2
+    ranks = np.sort(n_resamples - np.argsort(np.argsort(figures, axis=0), axis=0).max(axis=1))
+    rank = ranks[_exceeding(rate, n_resamples)]
+    between = (ordered[rank - 1] + ordered[min(rank, n_resamples - 1)]) / 2
     return np.asarray(np.maximum(between, np.finfo(np.float64).tiny))
-
-
-_TAIL = 0.01
-_MARGIN = 0.25
-# Differences of this part of a value are none: features are often float32.
-_ROUNDING_of_unit_interval = 1e-6
-
-
-@dataclass(frozen=True)
-class UnitInterval:
-    """The ends, (width,) each, that become 0 and 1.
-
-    Examples
-    --------
-    >>> interval = UnitInterval.of(np.array([[0.0, 7.0], [2.0, 7.0]]))
-    >>> interval.low.tolist(), interval.high.tolist()
-    ([-0.5, 6.5], [2.5, 7.5])
-    >>> interval.apply(np.array([[1.0, 70.0]])).tolist()
-    [[0.5, 1.0]]
-    """
-
-    low: Floats
-    high: Floats
-
-    @classmethod
-    def of(cls, rows: Floats) -> Self:
-        """Return the interval of reference rows, (rows, width) without missing values."""
-        ordered = np.sort(rows, axis=0)
-        last = len(rows) - 1
-        low, high = ordered[int(np.floor(_TAIL * last))], ordered[int(np.ceil((1.0 - _TAIL) * last))]
-        flat = low == high
-        low, high = np.where(flat, ordered[0], low), np.where(flat, ordered[-1], high)
-        margin = np.where(low == high, 0.5, _MARGIN * (high - low))
-        return cls(low - margin, high + margin)
-
-    def apply(self, rows: NDArray[np.floating]) -> Floats:
-        """Return rows in [0, 1]; what lies beyond the ends is set to them."""
-        return np.clip((rows - self.low) / self.length, 0.0, 1.0)
-
-    @property
-    def length(self) -> Floats:
-        """The length of each feature's interval."""
-        return self.high - self.low
-
-    @property
-    def rounding(self) -> Floats:
-        """What counts as no difference, in units of the interval."""
-        return np.asarray(_ROUNDING_of_unit_interval * np.maximum(np.abs(self.low), np.abs(self.high)) / self.length)

@@ -1,4 +1,4 @@
-r"""The last rows of a stream as blocks of moments: nothing else of the rows is kept.
+r"""How rows come to a monitor, and the last of them as blocks of moments: nothing else of the rows is kept.
 
 A window of w rows moves in steps of w / 10 rows. It is either *sliding*, the last ten blocks, or *forgetting*: before a
 block is added the weights of all earlier rows are multiplied by
@@ -8,26 +8,24 @@ block is added the weights of all earlier rows are multiplied by
 
 rows are in effect remembered. Blocks of as many rows are kept as means of powers about one point: for features in
 [0, 1] these lose no digits that matter, and those of the window are their average.
-
-How rows and names come to a monitor: in blocks, dense, finite, with the feature named that is not.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.moments.centre import raw_moments
 from momentalign.moments.readers import read_blocks, read_matrix, refuse_other_names
 from momentalign.moments.streaming import Moments
-from momentalign.monitoring.statistics import raw_moments
+from momentalign.monitoring.statistics import finite
 
-__all__ = ["STEPS", "Rows", "Window", "finite", "read_names", "read_rows"]
+__all__ = ["STEPS", "Rows", "Window", "check_names"]
 
 Floats = NDArray[np.float64]
 
@@ -35,12 +33,11 @@ Floats = NDArray[np.float64]
 _DENSE_ROWS = 1024
 
 
-@dataclass(frozen=True)
 class Rows:
     """Rows of any kind that moments can be taken of, and what an error calls them."""
 
-    matrix: Any
-    name: str
+    def __init__(self, data: Any, name: str) -> None:
+        self.matrix, self.name = read_matrix(data, name), name
 
     @property
     def count(self) -> int:
@@ -57,19 +54,19 @@ class Rows:
         """The names of a data frame's columns."""
         return tuple(map(str, self.matrix.columns)) if hasattr(self.matrix, "columns") else None
 
-    def some(self, most: int, random: np.random.Generator, names: Sequence[str]) -> Floats:
+    def sample(self, most: int, random: np.random.Generator, names: Sequence[str]) -> NDArray[np.floating[Any]]:
         """Return at most so many rows, drawn without replacement, dense."""
         matrix = self.matrix
         if self.count > most:
             chosen = np.sort(random.choice(self.count, most, replace=False))
             matrix = matrix.iloc[chosen] if hasattr(matrix, "iloc") else matrix[chosen]
-        return np.vstack([block.astype(np.float64) for block in Rows(matrix, self.name).blocks(names)])
+        return np.vstack(list(Rows(matrix, self.name).blocks(names)))
 
     def blocks(self, names: Sequence[str]) -> Iterator[NDArray[np.floating[Any]]]:
         """Yield the rows dense, block by block; values that are not finite are refused with their feature's name."""
         for _, block in read_blocks(self.matrix, self.name):
             for part in _dense(block):
-                _refuse_non_finite(part, self.name, names)
+                self._refuse_non_finite(part, names)
                 yield part
 
     def check_features(self, names: Sequence[str]) -> None:
@@ -80,50 +77,17 @@ class Rows:
             )
         refuse_other_names(self.columns, self.name, names, "the reference")
 
-
-def read_rows(data: Any, name: str) -> Rows:
-    """Return rows that can be read, or say what is wrong with them."""
-    return Rows(read_matrix(data, name), name)
-
-
-def read_names(names: Sequence[str] | None, rows: Rows) -> tuple[str, ...]:
-    """Return the names of the features, one for each column.
-
-    Examples
-    --------
-    >>> read_names(None, read_rows(np.ones((3, 2)), "reference"))
-    ('x0', 'x1')
-    """
-    if names is None:
-        return rows.columns or tuple(f"x{place}" for place in range(rows.width))
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise InvalidTypeError(f"feature_names must be a list of strings, got {names!r:.60}.")
-    if len(names) != rows.width:
-        raise InvalidInputError(
-            f"feature_names has {len(names)} names for {rows.width} columns of reference; give one for each."
-        )
-    return tuple(names)
-
-
-def finite(values: object, shape: tuple[int, ...]) -> Floats:
-    """Return described numbers as an array of a shape, or raise ValueError."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"numbers of shape {array.shape} instead of {shape}, or not finite")
-    return array
-
-
-def _refuse_non_finite(rows: NDArray[np.floating[Any]], name: str, names: Sequence[str]) -> None:
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = rows.sum()
-    if np.isfinite(total):
-        return  # One sum is quicker than a look at each value.
-    spoiled = ~np.isfinite(rows).all(axis=0)
-    if spoiled.any():
-        raise InvalidInputError(
-            f"{name} holds NaN or infinite values in feature {names[int(np.argmax(spoiled))]!r}; remove or impute them "
-            "first."
-        )
+    def _refuse_non_finite(self, rows: NDArray[np.floating[Any]], names: Sequence[str]) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = rows.sum()
+        if np.isfinite(total):
+            return  # One sum is quicker than a look at each value.
+        finite_columns = np.isfinite(rows).all(axis=0)
+        if not finite_columns.all():
+            raise InvalidInputError(
+                f"{self.name} holds NaN or infinite values in feature {names[int(np.argmin(finite_columns))]!r}; "
+                "remove or impute them first."
+            )
 
 
 def _dense(block: Any) -> Iterator[NDArray[np.floating[Any]]]:
@@ -131,7 +95,27 @@ def _dense(block: Any) -> Iterator[NDArray[np.floating[Any]]]:
         yield block
         return
     for start in range(0, block.shape[0], _DENSE_ROWS):
-        yield np.asarray(block[start : start + _DENSE_ROWS].toarray(), dtype=np.float64)
+        rows = block[start : start + _DENSE_ROWS].toarray()
+        yield np.asarray(rows, np.float32 if rows.dtype == np.float32 else np.float64)
+
+
+def check_names(names: Sequence[str] | None, rows: Rows) -> tuple[str, ...]:
+    """Return the names of the features, one for each column.
+
+    Examples
+    --------
+    >>> check_names(None, Rows(np.ones((3, 2)), "reference"))
+    ('x0', 'x1')
+    """
+    if names is None:
+        return rows.columns or tuple(f"x{index}" for index in range(rows.width))
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise InvalidTypeError(f"feature_names must be a list of strings, got {names!r:.60}.")
+    if len(names) != rows.width:
+        raise InvalidInputError(
+            f"feature_names has {len(names)} names for {rows.width} columns of reference; give one for each."
+        )
+    return tuple(names)
 
 
 STEPS = 10
@@ -208,7 +192,7 @@ class Window:
         return {"steps": self._steps, "open": self._open.to_dict(), "blocks": blocks}
 
     def restore(self, description: Mapping[str, Any]) -> None:
-        """Go on where :meth:`to_dict` was called; a description that cannot be raises ValueError or the like."""
+        """Go on where :meth:`to_dict` was called; an invalid description raises ValueError or the like."""
         steps, opened = description["steps"], Moments.from_dict(description["open"])
         blocks = [finite(block, (self._order, len(self._centre))) for block in description["blocks"]]
         if (
