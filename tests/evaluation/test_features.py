@@ -1,11 +1,25 @@
+"""Single features compared: numbers, categories, missing values, and all of them as one family of tests."""
+
 import math
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from momentalign.evaluation.features import compare_features
+from momentalign.evaluation.features import (
+    BINS,
+    Level,
+    compare_categories,
+    compare_features,
+    compare_numbers,
+    histogram,
+    ks_distance,
+    ks_p_value,
+    main_levels,
+    proportions_p_value,
+)
 from momentalign.evaluation.samples import read_samples
 
 ROWS = 600
@@ -61,11 +75,6 @@ def test_every_test_is_in_one_family(features):
     assert mended == pytest.approx(stats.false_discovery_control(raw).tolist())
 
 
-def test_shapes_are_kept(features):
-    assert features["word"].shape.names == ["c", "a", "b"]
-    assert len(features["moved"].shape.source) == 32
-
-
 def test_categories_have_no_mean_and_numbers_no_new_levels(features):
     assert math.isnan(features["word"].mean_shift)
     assert features["word"].new == 0.0
@@ -96,14 +105,239 @@ def test_the_likeliest_aspect_is_named_where_none_is_certain():
     assert feature.changes == ["location"]
 
 
-def test_every_certain_aspect_is_named(rng):
-    (feature,) = compare_features(read_samples(rng.normal(size=(500, 1)), rng.normal(2.0, 3.0, (500, 1))))
-    assert feature.changes == ["location", "spread"]
-
-
 def test_few_are_found_where_nothing_shifted(rng):
     found = [
         any(feature.changes for feature in compare_features(read_samples(*rng.normal(size=(2, 60, 10)))))
         for _ in range(100)
     ]
     assert np.mean(found) <= 0.1
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(("rows", "other_rows"), [(8, 9), (40, 300), (3000, 2000)])
+def test_the_statistic_is_that_of_scipy(rng, rows, other_rows, whole):
+    source, target = rng.normal(size=rows) * 3, rng.normal(0.3, 1.0, size=other_rows) * 3
+    if whole:
+        source, target = source.round(), target.round()
+    found = compare_numbers(np.sort(source), np.sort(target))
+    expected = stats.ks_2samp(source, target, method="asymp")
+    assert found.distance == pytest.approx(expected.statistic, abs=1e-12)
+    assert found.p_value == pytest.approx(expected.pvalue, abs=0.12 if rows < 10 else 0.05)
+
+
+@pytest.mark.parametrize(("rows", "other_rows"), [(8, 8), (8, 9), (12, 12), (30, 30), (10, 100), (100, 100)])
+def test_the_p_value_is_close_to_the_exact_one_and_not_below(rows, other_rows):
+    for step in range(1, rows):
+        one, other = np.arange(rows), np.arange(other_rows) * rows / other_rows + step - 0.5 * rows / other_rows
+        distance = ks_distance(one, other)
+        if ks_p_value(distance, rows, other_rows) > 0.1 or distance > 0.8:
+            continue
+        exact = stats.ks_2samp(one, other, method="exact").pvalue
+        assert 0.98 * exact < ks_p_value(distance, rows, other_rows) < 3 * exact + 1e-4
+
+
+def test_mean_shift_and_deviation_ratio_follow_their_definitions(rng):
+    source, target = np.sort(rng.normal(2.0, 1.0, 50)), np.sort(rng.normal(5.0, 3.0, 80))
+    found = compare_numbers(source, target)
+    pooled = math.sqrt((source.var(ddof=1) + target.var(ddof=1)) / 2)
+    assert found.mean_shift == pytest.approx((target.mean() - source.mean()) / pooled)
+    assert found.deviation_ratio == pytest.approx(target.std(ddof=1) / source.std(ddof=1))
+    assert (found.mean_source, found.mean_target) == pytest.approx((source.mean(), target.mean()))
+
+
+def test_the_mean_test_is_that_of_welch(rng):
+    source, target = np.sort(rng.normal(0.0, 1.0, 4000)), np.sort(rng.normal(0.05, 2.0, 3000))
+    expected = stats.ttest_ind(source, target, equal_var=False).pvalue
+    assert compare_numbers(source, target).location_p == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "aspect"),
+    [
+        (lambda x: x + 1.0, "location_p"),
+        (lambda x: 2.0 * x, "spread_p"),
+        (lambda x: np.sign(x) * 0.9 + x * math.sqrt(1 - 0.81) * 0.3, "shape_p"),
+    ],
+    ids=["location", "spread", "shape"],
+)
+def test_each_aspect_has_a_test_that_finds_it(rng, change, aspect):
+    source, target = np.sort(rng.normal(size=2000)), np.sort(change(rng.normal(size=2000)))
+    found = compare_numbers(source, target)
+    assert getattr(found, aspect) < 1e-6
+    if aspect != "shape_p":
+        others = {"location_p", "spread_p", "shape_p"} - {aspect}
+        assert all(getattr(found, other) > 0.01 for other in others)
+
+
+def test_aspects_of_one_distribution_are_seldom_found(rng):
+    pairs = [[np.sort(rng.exponential(size=300)) for _ in range(2)] for _ in range(200)]
+    found = [compare_numbers(*pair) for pair in pairs]
+    for aspect in ("location_p", "spread_p", "shape_p"):
+        assert np.mean([getattr(change, aspect) <= 0.05 for change in found]) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "shift", "ratio", "spread"),
+    [
+        ([0.1] * 9, [0.1] * 8, 0.0, 1.0, 1.0),
+        ([0.1] * 9, [0.3] * 8, math.inf, 1.0, 1.0),
+        ([0.3] * 9, [0.1] * 8, -math.inf, 1.0, 1.0),
+        ([1.0] * 9, [0.0, 2.0] * 4, 0.0, math.inf, 0.0),
+        ([0.0, 2.0] * 4, [1.0] * 9, 0.0, 0.0, 0.0),
+    ],
+)
+def test_constants_are_taken_as_what_they_are(source, target, shift, ratio, spread):
+    found = compare_numbers(np.sort(source), np.sort(target))
+    assert (found.mean_shift, found.deviation_ratio, found.spread_p, found.shape_p) == (shift, ratio, spread, 1.0)
+
+
+def test_nothing_to_compare_is_nan():
+    assert all(map(math.isnan, compare_numbers([], [1.0, 2.0])))
+    assert all(map(math.isnan, compare_numbers([1.0], [])))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_numbers_of_any_size_give_the_same(rng, size):
+    source, target = np.sort(rng.normal(size=50)), np.sort(rng.normal(1.0, 2.0, size=60))
+    plain, sized = compare_numbers(source, target), compare_numbers(size * source, size * target)
+    assert sized.mean_shift == pytest.approx(plain.mean_shift)
+    assert sized.shape_p == pytest.approx(plain.shape_p)
+    assert sized.mean_target == pytest.approx(size * plain.mean_target)
+
+
+def test_variance_at_the_rounding_level_is_no_fault():
+    source, target = np.array([1.0, 1.0 + 2e-16]), np.array([1.0, 1.0 + 4e-16])
+    assert math.isfinite(compare_numbers(source, target).spread_p)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (lambda rng: rng.poisson(3, 2000), lambda rng: rng.poisson(4, 2000)),
+        (lambda rng: rng.normal(0, 3, 2000).round(), lambda rng: rng.normal(1, 4, 2000).round()),
+    ],
+    ids=["counts", "rounded"],
+)
+def test_steps_of_whole_numbers_are_no_other_shape(rng, source, target):
+    found = compare_numbers(np.sort(source(rng)), np.sort(target(rng)))
+    assert found.location_p < 1e-6
+    assert found.shape_p > 0.05
+
+
+def test_another_shape_of_whole_numbers_is_found(rng):
+    one, other = rng.normal(0, 3, 3000).round(), (rng.exponential(3, 3000) - 3).round()
+    assert compare_numbers(np.sort(one), np.sort(other)).shape_p < 1e-6
+
+
+def repeated(*counts):
+    return np.array([name for name, count in zip("abcdefgh", counts, strict=False) for _ in range(count)], dtype=object)
+
+
+def test_distance_and_p_value_follow_their_definitions():
+    source, target = (50, 30, 20), (20, 30, 60)
+    found = compare_categories(repeated(*source), repeated(*target))
+    shares = np.array([source, target]) / [[100], [110]]
+    assert found.distance == pytest.approx(np.abs(shares[0] - shares[1]).sum() / 2)
+    assert found.p_value == pytest.approx(stats.chi2_contingency(np.array([source, target])).pvalue)
+    assert [level.name for level in found.levels] == ["c", "a", "b"]
+
+
+def test_rare_categories_are_tested_as_one():
+    source, target = (40, 40, 1, 1, 2), (40, 20, 3, 2, 4)
+    together = [[40, 40, 4], [40, 20, 9]]
+    expected = stats.chi2_contingency(np.array(together)).pvalue
+    assert compare_categories(repeated(*source), repeated(*target)).p_value == pytest.approx(expected)
+
+
+def test_categories_that_are_all_rare_are_not_tested():
+    found = compare_categories(repeated(1, 1, 1, 1), repeated(0, 0, 0, 0, 1, 1, 1, 1))
+    assert found.distance == 1.0
+    assert math.isnan(found.p_value)
+
+
+def test_one_category_everywhere_is_not_tested():
+    found = compare_categories(repeated(9), repeated(12))
+    assert found.distance == 0.0
+    assert math.isnan(found.p_value)
+
+
+def test_new_and_lost_categories_are_counted():
+    found = compare_categories(repeated(5, 0, 5), repeated(5, 15, 0))
+    assert (found.new, found.gone) == (0.75, 0.5)
+
+
+def test_a_sample_without_values_is_not_compared():
+    found = compare_categories(repeated(), repeated(3))
+    assert math.isnan(found.distance)
+    assert found.levels == []
+    assert found.new == 0
+
+
+@pytest.mark.parametrize("hits", [(30, 100, 60, 100), (1, 20, 6, 20), (20, 20, 30, 30)])
+def test_proportions_are_compared_exactly_where_hits_are_few(hits):
+    one, rows, other, other_rows = hits
+    table = [[one, other], [rows - one, other_rows - other]]
+    few = min(one, other) < 5 or (one, other) == (rows, other_rows)
+    test = stats.fisher_exact if few else partial(stats.chi2_contingency, correction=False)
+    assert proportions_p_value(*hits) == pytest.approx(test(table).pvalue)
+
+
+def test_shares_are_those_of_numpy(rng):
+    source, target = np.sort(rng.normal(size=300)), np.sort(rng.normal(1.0, 1.0, 200))
+    shape = histogram(source, target)
+    for sample, shares in ((source, shape.source), (target, shape.target)):
+        counts, _ = np.histogram(sample, bins=BINS, range=(shape.low, shape.high))
+        assert shares == pytest.approx((counts / len(sample)).tolist(), abs=1e-4)
+
+
+def test_outermost_values_are_cut_off(rng):
+    source = np.sort(np.append(rng.random(999), 1e9))
+    shape = histogram(source, source)
+    assert shape.high < 1.1
+    assert 0.97 < sum(shape.source) < 1.0
+
+
+def test_whole_numbers_get_bins_of_their_own():
+    shape = histogram(np.array([1.0, 2.0, 2.0, 5.0]), np.array([5.0]))
+    assert (shape.low, shape.high) == (0.5, 5.5)
+    assert shape.source == [0.25, 0.5, 0.0, 0.0, 0.25]
+
+
+def test_many_whole_numbers_share_bins():
+    values = np.arange(100.0)
+    shape = histogram(values, values)
+    assert len(shape.source) <= BINS
+    assert sum(shape.source) == pytest.approx(1.0, abs=0.02)
+
+
+@pytest.mark.parametrize("value", [0.5, -3.25])
+def test_a_constant_has_a_bin(value):
+    shape = histogram(np.full(9, value), np.full(9, value))
+    assert shape.low < value < shape.high
+    assert sum(shape.source) == 1.0
+
+
+def test_rare_values_widen_the_range():
+    source = np.zeros(1000)
+    source[-1] = 0.5
+    assert histogram(source, np.zeros(1000)).high == 0.5
+
+
+def test_an_empty_side_has_no_shares():
+    shape = histogram(np.array([]), np.array([0.5, 1.5]))
+    assert sum(shape.source) == 0.0
+    assert sum(shape.target) == 1.0
+    assert histogram(np.array([]), np.array([])) is None
+
+
+def test_histograms_of_huge_numbers_do_not_overflow():
+    shape = histogram(np.array([-1.7e308, 0.0, 0.5]), np.array([1.7e308]))
+    assert np.isfinite([shape.low, shape.high]).all()
+
+
+def test_rare_categories_are_put_together():
+    levels = [Level(str(place), 0.1, 0.1) for place in range(10)]
+    shape = main_levels(levels)
+    assert shape.names == ["0", "1", "2", "3", "4", "5 others"]
+    assert shape.source[-1] == 0.5
+    assert main_levels(levels[:6]).names == ["0", "1", "2", "3", "4", "5"]

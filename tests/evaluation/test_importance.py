@@ -5,12 +5,7 @@ import pytest
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError
-from momentalign.evaluation.importance import (
-    effective_sample_size,
-    importance_weights,
-    least_squares_ratio,
-    logistic_ratio,
-)
+from momentalign.evaluation.importance import effective_sample_size, importance_weights, logistic_ratio
 
 
 @pytest.fixture
@@ -55,14 +50,13 @@ def test_columns_of_any_scale_count_alike(normals):
     assert logistic_ratio(source=1e-4 * source, target=1e-4 * target) == pytest.approx(ratio, rel=1e-3)
 
 
-@pytest.mark.parametrize("function", [logistic_ratio, least_squares_ratio])
-def test_sparse_features_give_the_same_ratio(function, rng):
+def test_sparse_features_give_the_same_ratio(rng):
     source, target = (rng.poisson(rate, (300, 5)).astype(float) for rate in (0.3, 0.4))
-    dense = function(source=source, target=target)
-    assert function(source=sparse.csr_matrix(source), target=sparse.csr_matrix(target)) == pytest.approx(
+    dense = logistic_ratio(source=source, target=target)
+    assert logistic_ratio(source=sparse.csr_matrix(source), target=sparse.csr_matrix(target)) == pytest.approx(
         dense, abs=1e-3
     )
-    assert function(source=source, target=sparse.csr_matrix(target)) == pytest.approx(dense, abs=1e-3)
+    assert logistic_ratio(source=source, target=sparse.csr_matrix(target)) == pytest.approx(dense, abs=1e-3)
 
 
 def test_seeds_change_the_folds_only(normals):
@@ -78,34 +72,6 @@ def test_domains_without_overlap_keep_finite_ratios():
     assert ratio.max() < 1e-3
 
 
-def test_least_squares_is_exact_where_the_ratio_is_linear():
-    # Source 1/4 on each point, target 1/16, 3/16, 5/16, 7/16: the ratio is 1/4 + x/2.
-    source = np.arange(4.0)[:, None]
-    target = np.repeat(source, [1, 3, 5, 7], axis=0)
-    assert least_squares_ratio(source=source, target=target, ridge=0.0) == pytest.approx([0.25, 0.75, 1.25, 1.75])
-
-
-def test_least_squares_averages_to_1_and_shrinks_with_the_ridge(normals):
-    source, target, truth = normals
-    near, far = (least_squares_ratio(source=source, target=target, ridge=ridge) for ridge in (0.0, 100.0))
-    assert near.mean() == pytest.approx(1.0, abs=0.02)
-    assert np.abs(near - truth).mean() < 0.15
-    assert np.abs(far - 1.0).max() < 0.03
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_least_squares_ignores_constant_columns_and_offsets(normals, offset):
-    source, target, _ = (np.array(part) for part in normals)
-    expected = least_squares_ratio(source=source, target=target)
-    columns = [np.hstack([part + offset, np.full_like(part, 0.1)]) for part in (source, target)]
-    assert least_squares_ratio(source=columns[0], target=columns[1]) == pytest.approx(expected, abs=1e-6)
-
-
-def test_least_squares_gives_no_negative_weight(rng):
-    ratio = least_squares_ratio(source=rng.normal(0, 1, (200, 1)), target=rng.normal(2, 1, (200, 1)), ridge=0.0)
-    assert ratio.min() == 0.0
-
-
 def test_large_ratios_are_cut_at_a_multiple_of_their_mean():
     ratio = [1.0, 1.0, 1.0, 5.0]  # Mean 2, cut at 3: mean 3/2.
     assert importance_weights(ratio=ratio, largest=1.5) == pytest.approx([2 / 3, 2 / 3, 2 / 3, 2.0])
@@ -117,12 +83,11 @@ def test_effective_sample_size_by_hand():
     assert effective_sample_size(weights=[1e-300, 3e-300]) == pytest.approx(16 / 10)
 
 
-@pytest.mark.parametrize("function", [logistic_ratio, least_squares_ratio])
-def test_both_domains_need_the_same_columns(function):
+def test_both_domains_need_the_same_columns():
     with pytest.raises(InvalidInputError, match="source has 2 columns and target has 3"):
-        function(source=np.zeros((5, 2)), target=np.zeros((5, 3)))
+        logistic_ratio(source=np.zeros((5, 2)), target=np.zeros((5, 3)))
     with pytest.raises(InvalidInputError, match="target holds NaN"):
-        function(source=[[0.0]], target=[[math.nan]])
+        logistic_ratio(source=[[0.0]], target=[[math.nan]])
 
 
 @pytest.mark.parametrize("folds", [1, 5])
@@ -135,12 +100,6 @@ def test_folds_are_checked(folds):
 def test_strength_is_checked(strength):
     with pytest.raises(InvalidInputError, match="strength must be positive and finite"):
         logistic_ratio(source=np.zeros((9, 1)), target=np.zeros((9, 1)), strength=strength)
-
-
-@pytest.mark.parametrize("ridge", [-1.0, math.inf, math.nan])
-def test_ridge_is_checked(ridge):
-    with pytest.raises(InvalidInputError, match="ridge must be at least 0 and finite"):
-        least_squares_ratio(source=[[0.0]], target=[[0.0]], ridge=ridge)
 
 
 @pytest.mark.parametrize("largest", [0.5, math.nan])

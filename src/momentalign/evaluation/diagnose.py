@@ -165,15 +165,12 @@ class Diagnosis:
 
     def to_frame(self) -> DataFrame:
         """Return one line per feature, the ones that differ most first."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_frame() needs pandas: pip install pandas") from error
-        rows = [{name: feature[name] for name in _COLUMNS} for feature in self.result["features"]]
-        frame = pandas.DataFrame(rows, columns=list(_COLUMNS)).rename(columns={"name": "feature"})
+        import pandas
+
+        frame = pandas.DataFrame(self.result["features"]).drop(columns=["missing_p_value", "shape"])
         frame["changes"] = [", ".join(changes) for changes in frame["changes"]]
-        text = ("feature", "kind", "changes")
-        return frame.astype({name: float for name in frame.columns if name not in text})
+        text = ("name", "kind", "changes")
+        return frame.astype({name: float for name in frame if name not in text}).rename(columns={"name": "feature"})
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the page that shows everything; with a `path` write it there too, whole or not at all."""
@@ -185,25 +182,6 @@ class Diagnosis:
     def plot(self) -> Figure:
         """Return a figure of matplotlib: distances, moments order by order, and the most different features."""
         return diagnosis_figure(self.result)
-
-
-_COLUMNS = (
-    "name",
-    "kind",
-    "distance",
-    "p_value",
-    "p_adjusted",
-    "mean_source",
-    "mean_target",
-    "mean_shift",
-    "deviation_ratio",
-    "missing_source",
-    "missing_target",
-    "missing_p_adjusted",
-    "new",
-    "gone",
-    "changes",
-)
 
 
 def _compare_all_numbers(

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from momentalign.errors import InvalidInputError
 from momentalign.validation import Features, Floats, check_features, check_row_values
 
-__all__ = ["effective_sample_size", "importance_weights", "least_squares_ratio", "logistic_ratio"]
+__all__ = ["effective_sample_size", "importance_weights", "logistic_ratio"]
 
 # exp of more than this is no ratio of densities but a row that one domain never has.
 _LARGEST_LOGIT = 30.0
@@ -67,7 +67,11 @@ def logistic_ratio(
     >>> bool(abs(ratio - 1).max() < 0.2)
     True
     """
-    source, target = _read_pair(source, target)
+    source, target = check_features(source, "source"), check_features(target, "target")
+    if source.shape[1] != target.shape[1]:
+        raise InvalidInputError(
+            f"source has {source.shape[1]} columns and target has {target.shape[1]}; give the same features."
+        )
     smaller = min(source.shape[0], target.shape[0])
     if not 2 <= folds <= smaller:
         raise InvalidInputError(
@@ -75,7 +79,8 @@ def logistic_ratio(
         )
     if not 0.0 < strength < np.inf:
         raise InvalidInputError(f"strength must be positive and finite, got {strength}; try 1.0.")
-    rows = _stacked([source, target])
+    pair_is_sparse = sparse.issparse(source) or sparse.issparse(target)
+    rows = sparse.vstack([source, target], format="csr") if pair_is_sparse else np.vstack([source, target])
     domain = np.repeat([0, 1], [source.shape[0], target.shape[0]])
     # Sparse columns must not be centred; the intercept does what centring would.
     classifier = make_pipeline(StandardScaler(with_mean=False), LogisticRegression(C=strength, max_iter=1000))
@@ -83,47 +88,6 @@ def logistic_ratio(
     logits = cross_val_predict(classifier, rows, domain, cv=split, method="decision_function")[: source.shape[0]]
     ratio = source.shape[0] / target.shape[0] * np.exp(np.clip(logits, -_LARGEST_LOGIT, _LARGEST_LOGIT))
     return np.asarray(ratio)
-
-
-def least_squares_ratio(*, source: Features, target: Features, ridge: float = 0.1) -> Floats:
-    r"""Return the density ratio at each source row by unconstrained least squares, linear in the features.
-
-    The ratio is fitted as :math:`1 + \langle \theta, \phi(x) \rangle`, where :math:`\phi` are the features about the
-    source's mean with unit variance there, by the minimum, known in closed form, of
-
-    .. math:: \mathbb E_S\big[ (1 + \langle \theta, \phi \rangle - w)^2 \big] + \rho\, \lVert \theta \rVert^2,
-        \qquad \theta = \big( \mathbb E_S[\phi \phi^\top] + \rho I \big)^{-1} \mathbb E_T[\phi];
-
-    negative values are set to zero. Faster and steadier than :func:`logistic_ratio`, and blind to all but a difference
-    of means. Takes the memory of a dense matrix (width, width).
-
-    Parameters
-    ----------
-    source, target
-        Features (rows, width) and (other rows, width), dense or CSR.
-    ridge
-        The weight :math:`\rho` of the penalty.
-
-    References
-    ----------
-    T. Kanamori, S. Hido, M. Sugiyama: A least-squares approach to direct importance estimation, JMLR 10, 2009; there
-    with Gaussian kernels in place of :math:`\phi`.
-
-    Examples
-    --------
-    >>> least_squares_ratio(source=[[0.0], [1.0]], target=[[1.0], [1.0], [0.0], [1.0]], ridge=0.0)
-    array([0.5, 1.5])
-    """
-    source, target = _read_pair(source, target)
-    if not 0.0 <= ridge < np.inf:
-        raise InvalidInputError(f"ridge must be at least 0 and finite, got {ridge}; try 0.1.")
-    mean, shift = _column_means(source), _column_means(target)
-    covariance = _covariance(source, mean)
-    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    deviation[deviation <= 1e-12 * np.abs(mean)] = np.inf  # A constant column says nothing.
-    correlation = covariance / np.outer(deviation, deviation) + ridge * np.eye(len(mean))
-    theta = np.linalg.lstsq(correlation, (shift - mean) / deviation, rcond=None)[0] / deviation
-    return np.asarray(np.maximum(1.0 + source @ theta - mean @ theta, 0.0))
 
 
 def importance_weights(*, ratio: ArrayLike, largest: float = 20.0) -> Floats:
@@ -180,29 +144,3 @@ def effective_sample_size(*, weights: ArrayLike) -> float:
         raise InvalidInputError("weights are zero in every row; use other features.")
     scaled = values / values.max()
     return float(scaled.sum() ** 2 / (scaled @ scaled))
-
-
-def _read_pair(source: Features, target: Features) -> tuple[Features, Features]:
-    pair = check_features(source, "source"), check_features(target, "target")
-    widths = [features.shape[1] for features in pair]
-    if widths[0] != widths[1]:
-        raise InvalidInputError(f"source has {widths[0]} columns and target has {widths[1]}; give the same features.")
-    if any(map(sparse.issparse, pair)):
-        return sparse.csr_array(pair[0]), sparse.csr_array(pair[1])
-    return pair
-
-
-def _stacked(blocks: list[Features]) -> Features:
-    return sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.vstack(blocks)
-
-
-def _column_means(features: Features) -> Floats:
-    return np.asarray(features.mean(axis=0)).ravel()
-
-
-def _covariance(features: Features, mean: Floats) -> Floats:
-    rows, is_sparse = features.shape[0], sparse.issparse(features)
-    if is_sparse:  # Centring would make it dense; the many zeros keep the means small.
-        return np.asarray((features.T @ features).toarray() / rows - np.outer(mean, mean))
-    centred = features - mean
-    return np.asarray(centred.T @ centred / rows)

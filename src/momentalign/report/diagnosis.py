@@ -40,19 +40,8 @@ __all__ = ["diagnosis_figure", "diagnosis_page"]
 
 Result = Mapping[str, Any]
 
-KEYS = (
-    "rows",
-    "alpha",
-    "verdict",
-    "features",
-    "cmd",
-    "classifier",
-    "only_source",
-    "only_target",
-    "empty",
-    "retyped",
-    "versions",
-)
+_KEYS = ["rows", "alpha", "verdict", "features", "cmd", "classifier"]
+_KEYS += ["only_source", "only_target", "empty", "retyped", "versions"]
 _KINDS = {"number": "numbers", "date": "dates", "category": "categories"}
 _PANELS, _BARS, _LISTED, _LEVELS = 6, 10, 1000, 40
 _DASH = "\N{EN DASH}"
@@ -64,7 +53,7 @@ _SMALL = Frame(x_range=(0, 1), y_range=(0, 1), width=240, height=140, left=8, ri
 
 def diagnosis_page(result: Result) -> str:
     """Return the page of one result of :func:`momentalign.diagnose`."""
-    read_result(result, "diagnosis", KEYS)
+    read_result(result, "diagnosis", _KEYS)
     changed = [feature for feature in result["features"] if feature["changes"]]
     sections = [
         Section("Most different features", _most_different(changed)),
@@ -114,16 +103,7 @@ def _panel(feature: Result) -> Picture:
 def _every_feature(features: Sequence[Result]) -> list[Markup]:
     """Return the table of all features, over which the one pointed at is drawn."""
     listed = features[:_LISTED]
-    columns = [
-        "Feature",
-        "Kind",
-        "Differs in",
-        "Distance",
-        "Adjusted p",
-        "Mean shift",
-        "Spread ratio",
-        "Missing",
-    ]
+    columns = ["Feature", "Kind", "Differs in", "Distance", "Adjusted p", "Mean shift", "Spread ratio", "Missing"]
     caption = f"{len(listed):,} features, the most different first"
     explored = explorer(_LARGE, caption, columns, [_cells(one) for one in listed], [_drawing(one) for one in listed])
     return [_part("every_feature", explorer=explored, left_out=len(features) - len(listed))]

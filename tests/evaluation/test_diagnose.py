@@ -1,0 +1,265 @@
+"""diagnose: the verdict, the result in types of JSON, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from momentalign.errors import InvalidInputError
+from momentalign.evaluation.diagnose import Diagnosis, conclude, diagnose
+from momentalign.evaluation.domain_classifier import DomainClassifier
+from momentalign.evaluation.features import FeatureChange
+from momentalign.evaluation.moment_test import MomentShift
+
+
+def table(rng: np.random.Generator, rows: int, *, shifted: bool) -> pd.DataFrame:
+    """Numbers, counts, dates, categories and missing values; half of them shift."""
+    lost = rng.random(rows) < (0.4 if shifted else 0.05)
+    return pd.DataFrame(
+        {
+            "same": rng.normal(size=rows),
+            "age": rng.normal(40 + 9 * shifted, 12, rows).round(),
+            "income": np.where(lost, np.nan, rng.lognormal(10, 0.5, rows)),
+            "city": rng.choice(["Linz", "Wien", "Graz"], rows, p=[0.1, 0.2, 0.7] if shifted else [0.5, 0.3, 0.2]),
+            "seen": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.random(rows) * 300 + 90 * shifted, unit="D"),
+            "wider": rng.normal(0, 1 + shifted, rows),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def shifted() -> Diagnosis:
+    rng = np.random.default_rng(7)
+    source, target = table(rng, 400, shifted=False), table(rng, 350, shifted=True)
+    source["old"], target["fresh"], target["empty"] = 1.0, 2.0, np.nan
+    source["empty"] = np.nan
+    target.loc[::2, "city"] = "Steyr"
+    return diagnose(source, target, n_permutations=199)
+
+
+@pytest.fixture(scope="module")
+def alike() -> Diagnosis:
+    rng = np.random.default_rng(8)
+    return diagnose(rng.random((200, 3)), rng.random((150, 3)), n_permutations=99)
+
+
+def test_the_verdict_names_what_shifted(shifted: Diagnosis):
+    assert shifted.verdict == str(shifted)
+    assert shifted.level == "strong"
+    assert shifted.p_value < 1e-9
+    assert shifted.verdict.startswith("Strong shift: 5 of 6 features differ, most of all city (categories), ")
+    assert "2 columns are in one sample only" in shifted.verdict
+
+
+def test_where_nothing_shifted_nothing_is_found(alike: Diagnosis):
+    assert alike.level == "none"
+    assert alike.verdict.startswith("No shift found: none of 3 features differs significantly")
+    assert alike.p_value > 0.05
+
+
+def test_false_alarms_are_as_rare_as_alpha_says():
+    rng = np.random.default_rng(0)
+    found = [diagnose(*rng.normal(size=(2, 40, 4)), n_permutations=99).level != "none" for _ in range(60)]
+    assert np.mean(found) <= 0.1
+
+
+def test_features_that_only_hang_together_differently_are_found():
+    rng = np.random.default_rng(1)
+    pair = [rng.multivariate_normal([0, 0], [[1, sign * 0.9], [sign * 0.9, 1]], 500) for sign in (1, -1)]
+    found = diagnose(*pair, n_permutations=99)
+    assert found.verdict.startswith("Strong shift: no single feature differs significantly; a classifier tells")
+
+
+def test_the_result_is_what_json_knows(shifted: Diagnosis):
+    result = shifted.to_dict()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert result["only_source"] == ["old"]
+    assert result["only_target"] == ["fresh"]
+    assert result["empty"] == ["empty"]
+    assert result["rows"] == {"source": 400, "target": 350}
+    assert len(result["cmd"]["orders"]) == 5
+    assert result["cmd"]["total"]["value"] == pytest.approx(sum(order["value"] for order in result["cmd"]["orders"]))
+    assert result["cmd"]["seen"] == {"source": 400, "target": 350, "features": 5}
+    assert result["classifier"]["features"][0]["drop"] > 0.01
+
+
+def test_the_result_is_a_copy(shifted: Diagnosis):
+    shifted.to_dict()["features"].clear()
+    assert len(shifted.result["features"]) == 6
+
+
+def test_the_frame_has_a_line_per_feature(shifted: Diagnosis):
+    frame = shifted.to_frame().set_index("feature")
+    assert frame.loc["age", "mean_shift"] == pytest.approx(0.75, abs=0.2)
+    assert frame.loc["city", "new"] == pytest.approx(0.5, abs=0.01)
+    assert np.isnan(frame.loc["city", "mean_shift"])
+    assert frame.loc["income", "changes"] == "missing values"
+    assert frame.loc["same", "changes"] == ""
+    assert frame["p_adjusted"].dtype == np.float64
+    assert (frame["p_adjusted"] >= frame["p_value"]).all()
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_the_same_seed_gives_the_same_diagnosis(seed: int):
+    pair = np.random.default_rng(3).random((2, 60, 3))
+    first, again = (diagnose(*pair, n_permutations=50, random_state=seed).to_dict() for _ in range(2))
+    assert first == again
+    other = diagnose(*pair, n_permutations=50, random_state=np.random.default_rng(9)).to_dict()
+    assert other["cmd"]["orders"] != first["cmd"]["orders"]
+
+
+def test_large_samples_are_drawn_from_and_it_is_told():
+    rng = np.random.default_rng(4)
+    found = diagnose(rng.random((10_500, 1)), rng.random((300, 1)), n_permutations=20).to_dict()
+    assert found["cmd"]["seen"] == {"source": 10_000, "target": 300, "features": 1}
+    assert found["classifier"]["rows"] == 300
+    assert found["rows"]["source"] == 10_500
+
+
+def test_sparse_rows_give_what_dense_ones_give():
+    rng = np.random.default_rng(5)
+    pair = [rng.poisson(rate, (120, 4)).astype(float) for rate in (0.3, [0.3, 0.3, 1.2, 0.3])]
+    dense, thin = diagnose(*pair, n_permutations=50), diagnose(*map(sparse.csr_array, pair), n_permutations=50)
+    assert thin.result["features"] == dense.result["features"]
+    assert thin.result["cmd"] == dense.result["cmd"]
+
+
+def test_numbers_that_one_sample_lacks_have_no_moments():
+    rng = np.random.default_rng(6)
+    source = rng.random((30, 2))
+    found = diagnose(source, np.column_stack([source[:, 0], np.full(30, np.nan)]), n_permutations=20)
+    assert found.result["cmd"]["seen"]["features"] == 1
+    assert found.result["features"][0]["distance"] is None
+    assert "x1 (missing values)" in found.verdict
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "alpha": ({"alpha": 1.5}, "alpha must be a finite number above 0 and below 1, got 1.5; try alpha=0.05"),
+    "alpha True": ({"alpha": True}, "alpha must be"),
+    "alpha text": ({"alpha": "0.05"}, "alpha must be"),
+    "no permutations": ({"n_permutations": 0}, "n_permutations must be at least 1, got 0; try n_permutations=1000"),
+    "permutations": ({"n_permutations": 1.5}, "n_permutations must be"),
+    "seed": ({"random_state": -1}, "random_state must be a whole number of at least 0"),
+    "rows": ({"X_source": np.zeros((3, 2))}, "X_source has 3 rows, but a comparison needs at least 8; give more rows"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED.values(), ids=REFUSED)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str):
+    pair = {"X_source": np.zeros((9, 2)), "X_target": np.zeros((9, 2))}
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        diagnose(**(pair | arguments))
+
+
+GUESSING = DomainClassifier("logistic regression", 100, 0.5, 0.0, 0.51, 0.4, 0.6, 0.4, [])
+KNOWING = GUESSING._replace(auc=0.65, p_value=1e-4)
+ALIKE = MomentShift(np.zeros(6), np.full(6, 0.5), np.ones(6))
+APART = MomentShift(np.ones(6), np.full(6, 0.001), np.zeros(6))
+SAME = FeatureChange(
+    name="same",
+    kind="number",
+    distance=0.05,
+    p_value=0.6,
+    p_adjusted=0.7,
+    missing_source=0.0,
+    missing_target=0.0,
+    missing_p_value=math.nan,
+    missing_p_adjusted=math.nan,
+    changes=[],
+    shape=None,
+)
+MOVED = replace(SAME, name="moved", distance=0.15, p_adjusted=1e-6, changes=["location"])
+WIDER = replace(SAME, name="wider", distance=0.3, p_adjusted=1e-6, changes=["spread", "shape"])
+LOST = replace(SAME, name="lost", missing_target=0.5, missing_p_adjusted=1e-9, changes=["missing values"])
+
+
+@pytest.mark.parametrize(
+    ("features", "moments", "classifier", "sentence"),
+    [
+        (
+            [SAME, SAME],
+            ALIKE,
+            GUESSING,
+            "No shift found: none of 2 features differs significantly, and a classifier cannot tell the samples apart "
+            "(AUC 0.51).",
+        ),
+        (
+            [SAME],
+            None,
+            GUESSING,
+            "No shift found: none of 1 feature differs significantly, and a classifier cannot tell the samples apart "
+            "(AUC 0.51).",
+        ),
+        (
+            [MOVED, SAME],
+            ALIKE,
+            GUESSING,
+            "Mild shift: 1 of 2 features differs: moved (location); a classifier of all features together cannot use "
+            "it (AUC 0.51).",
+        ),
+        (
+            [WIDER, MOVED, SAME],
+            APART,
+            GUESSING,
+            "Moderate shift: 2 of 3 features differ: wider (spread, shape) and moved (location); the central moments "
+            "of all features together differ, but a classifier cannot use it (AUC 0.51).",
+        ),
+        (
+            [LOST, WIDER, MOVED, MOVED, SAME],
+            APART,
+            KNOWING,
+            "Strong shift: 4 of 5 features differ, most of all lost (missing values), wider (spread, shape) and moved "
+            "(location); a classifier tells the samples apart (AUC 0.65).",
+        ),
+        (
+            [SAME, SAME],
+            ALIKE,
+            KNOWING,
+            "Moderate shift: no single feature differs significantly; a classifier tells the samples apart (AUC 0.65).",
+        ),
+        (
+            [replace(MOVED, p_adjusted=0.04), SAME],
+            ALIKE,
+            GUESSING,
+            "No shift found: moved (location) alone would pass, but not all tests together, and a classifier cannot "
+            "tell the samples apart (AUC 0.51).",
+        ),
+    ],
+    ids=["none", "one feature", "mild", "moments", "strong", "joint", "too many tests"],
+)
+def test_the_sentence_says_what_was_found(features, moments, classifier, sentence):
+    assert conclude(features, moments, classifier).words == sentence
+
+
+@pytest.mark.parametrize(("unmatched", "sentence"), [(1, "; 1 column is in"), (3, "; 3 columns are in")])
+def test_columns_of_one_sample_only_are_told(unmatched, sentence):
+    assert sentence in conclude([MOVED], None, KNOWING, unmatched=unmatched).words
+    assert sentence in conclude([SAME], None, GUESSING, unmatched=unmatched).words
+
+
+@pytest.mark.parametrize(
+    ("distance", "level"), [(0.19, "mild"), (0.2, "moderate"), (0.39, "moderate"), (0.4, "strong")]
+)
+def test_the_level_is_that_of_the_largest_distance(distance, level):
+    found = conclude([replace(MOVED, distance=distance), SAME], None, GUESSING)
+    assert (found.level, found.strength) == (level, distance)
+
+
+def test_the_p_value_counts_the_tests():
+    assert conclude([SAME], ALIKE, KNOWING).p_value == pytest.approx(3e-4)
+    assert conclude([SAME], None, KNOWING).p_value == pytest.approx(2e-4)
+    assert conclude([replace(SAME, p_adjusted=math.nan)], None, KNOWING).p_value == pytest.approx(1e-4)
+    assert conclude([SAME], ALIKE, GUESSING).p_value == 1.0
+
+
+def test_an_insignificant_distance_does_not_count():
+    noisy = replace(LOST, distance=0.9, missing_target=0.1)
+    assert conclude([noisy], None, GUESSING).strength == pytest.approx(0.1)
