@@ -31,6 +31,7 @@ NAMES = [
     "diagnose",
     "error_bound",
     "export_onnx",
+    "fit",
     "load",
     "load_weights",
     "mmd",

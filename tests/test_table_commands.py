@@ -10,6 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import momentalign as ma
+
 COMMAND = [sys.executable, "-m", "momentalign"]
 
 
@@ -46,14 +48,22 @@ def folder(tmp_path_factory):
     return place
 
 
-def test_fit_prints_a_table_and_a_verdict_and_writes_model_and_page(folder):
-    words = (folder / "fit.txt").read_text()
-    assert "plain network" in words
-    assert "cmd, weight 1" in words
-    assert "combination of 4" in words
-    assert "CMD" in words.splitlines()[-3]  # the verdict, before the places of model and page
-    names = {file.name for file in (folder / "model").iterdir()}
-    assert {"manifest.json", "report.html"} < names
+def test_fit_prints_a_verdict_and_writes_model_and_page(folder):
+    verdict, model, page = (folder / "fit.txt").read_text().splitlines()
+    assert "(CMD)" in verdict
+    assert (model, page) == (f"model: {folder / 'model'}", f"page: {folder / 'model' / 'report.html'}")
+    assert {"manifest.json", "report.html"} < {file.name for file in (folder / "model").iterdir()}
+
+
+def test_the_command_fits_what_python_fits(folder):
+    model = ma.fit(
+        pd.read_csv(folder / "last.csv"), pd.read_csv(folder / "this.csv"), label="churn", id_column="id", max_epochs=30
+    )
+    ours, theirs = model.estimator, ma.load(folder / "model").estimator
+    np.testing.assert_array_equal(ours.coefficients_, theirs.coefficients_)
+    for one, other in zip(ours.networks_, theirs.networks_, strict=True):
+        for mine, yours in zip([*one[0], *one[1]], [*other[0], *other[1]], strict=True):
+            np.testing.assert_array_equal(mine, yours)
 
 
 def test_predict_keeps_rows_in_order_with_their_names(folder):
@@ -61,9 +71,9 @@ def test_predict_keeps_rows_in_order_with_their_names(folder):
     assert answer.returncode == 0, answer.stderr
     predictions = pd.read_csv(folder / "p.csv")
     assert predictions["id"].tolist() == [f"c{row}" for row in range(300)]
-    chances = predictions[["probability_no", "probability_yes"]].to_numpy()
-    np.testing.assert_allclose(chances.sum(axis=1), 1.0, atol=1e-5)
-    assert (predictions["prediction"] == np.where(chances[:, 1] > 0.5, "yes", "no")).all()
+    probabilities = predictions[["probability_no", "probability_yes"]].to_numpy()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-5)
+    assert (predictions["prediction"] == np.where(probabilities[:, 1] > 0.5, "yes", "no")).all()
     truth = customers(300, shifted=1, seed=1)["churn"]
     assert (predictions["prediction"] == truth).mean() > 0.75
 
@@ -97,8 +107,7 @@ def test_numbers_are_fitted_and_predicted(tmp_path):
         cwd=tmp_path,
     )
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.splitlines()[0].split() == ["network", "source", "R²", "before", "after", "target", "R²"]
-    assert "cmd, weight 1, chosen" in answer.stdout
+    assert "On the target R² is " in answer.stdout
     assert "<th" in (tmp_path / "model" / "report.html").read_text()
     answer = run("predict", "model", "this.csv", "--out", "p.csv", cwd=tmp_path)
     found = pd.read_csv(tmp_path / "p.csv")["prediction"]
@@ -141,17 +150,57 @@ def test_what_the_user_can_mend_is_one_line_and_leaves_nothing(folder, arguments
     assert sorted(folder.iterdir()) == before
 
 
-def test_interrupted_it_leaves_with_130_one_line_and_no_model(folder):
-    """The networks are far from finished; tests/workflow/test_interrupt.py has the case where some are."""
-    arguments = ["fit", "last.csv", "this.csv", "--label", "churn", "--id", "id", "--out", "cut"]
+def test_interrupted_it_leaves_with_130_one_line_and_the_earlier_model(folder):
+    before = {file: file.read_bytes() for file in (folder / "model").iterdir()}
+    arguments = ["fit", "last.csv", "this.csv", "--label", "churn", "--id", "id", "--out", "model"]
     settings = ["--method", "mmd", "--seeds", "200", "--max-epochs", "100000"]
     process = subprocess.Popen([*COMMAND, *arguments, *settings], cwd=folder, stderr=subprocess.PIPE, text=True)
     time.sleep(12)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, words = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "Traceback" not in words
-    whole = (folder / "cut" / "manifest.json").is_file()
-    assert whole or not (folder / "cut").exists()
-    assert ("the networks that were finished" in words) == whole
+    assert errors.splitlines()[-1] == "momentalign: interrupted"
+    assert "Traceback" not in errors
+    assert {file: file.read_bytes() for file in (folder / "model").iterdir()} == before
+
+
+MINE = '{"my": "settings"}'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("diagnose", "last.csv", "this.csv", "--out", "r.json"), "r.json would be both the page and its results"),
+        (("diagnose", "last.csv", "this.csv", "--out", "last.csv"), "last.csv is the file that is read"),
+        (("diagnose", "last.csv", "linked.csv", "--out", "this.csv"), "this.csv is the file that is read"),
+        (("diagnose", "last.csv", "this.csv", "--out", "mine.html"), "mine.json would be replaced and is not a result"),
+        (("diagnose", "last.csv", "this.csv", "--out", "."), "names no file"),
+        (("demo", "--out", "mine.html"), "mine.json would be replaced and is not a result"),
+        (("demo", "--out", "r.json"), "r.json would be both the page and its results"),
+        (("reproduce", "overpenalization", "--out", "r.jsonl"), "r.jsonl would be both the page and its journal"),
+        (("reproduce", "overpenalization", "--out", "figure_2.svg"), "both the page and figure_2.svg"),
+        (("predict", "model", "this.csv", "--out", "this.csv"), "this.csv is the file that is read"),
+        (("predict", "model", "named.csv", "--id", "prediction"), "has the name of a column of predictions"),
+        (("fit", "last.csv", "this.csv", "--label", "churn", "--out", "last.csv"), "last.csv is the file that is read"),
+        (("fit", "last.csv", "this.csv", "--label", "churn", "--out", "pages"), "report.html would be replaced"),
+    ],
+)
+def test_outputs_replace_nothing_that_momentalign_did_not_write(folder, arguments, message):
+    (folder / "mine.json").write_text(MINE)
+    (folder / "pages").mkdir(exist_ok=True)
+    (folder / "pages" / "report.html").write_text("mine")
+    (folder / "linked.csv").unlink(missing_ok=True)
+    (folder / "linked.csv").symlink_to("this.csv")
+    pd.read_csv(folder / "this.csv").rename(columns={"id": "prediction"}).to_csv(folder / "named.csv", index=False)
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    answer = run(*arguments, cwd=folder)
+    assert (answer.returncode, answer.stderr.count("\n")) == (2, 1), answer.stderr
+    assert message in answer.stderr
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+
+
+def test_results_of_an_earlier_run_are_replaced(folder):
+    for _ in range(2):
+        answer = run("reproduce", "overpenalization", "--out", "again.html", cwd=folder)
+        assert answer.returncode == 0, answer.stderr

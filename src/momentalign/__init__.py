@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from momentalign.discrepancies.several_domains import MultiDomainCMDLoss, multi_domain_cmd
     from momentalign.estimators.bounds import error_bound
     from momentalign.estimators.classifier import MANNClassifier
-    from momentalign.estimators.persistence import load
     from momentalign.estimators.regressor import MANNRegressor
     from momentalign.estimators.tca import TransferComponentAnalysis
     from momentalign.evaluation.diagnose import diagnose
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     from momentalign.training.deep.metric import MomentMetric
     from momentalign.training.deep.module import DeepAdaptation
     from momentalign.version import __version__ as __version__
+    from momentalign.workflow.fit import fit
+    from momentalign.workflow.model import load
 
 # Public name -> the module that defines it; bound on first use, so that the import itself costs nothing.
 _HOMES = {
@@ -54,7 +55,8 @@ _HOMES = {
     "diagnose": "momentalign.evaluation.diagnose",
     "error_bound": "momentalign.estimators.bounds",
     "export_onnx": "momentalign.training.deep.export",
-    "load": "momentalign.estimators.persistence",
+    "fit": "momentalign.workflow.fit",
+    "load": "momentalign.workflow.model",
     "load_weights": "momentalign.training.deep.export",
     "mmd": "momentalign.discrepancies.mmd",
     "multi_domain_cmd": "momentalign.discrepancies.several_domains",
@@ -85,6 +87,7 @@ __all__ = [
     "diagnose",
     "error_bound",
     "export_onnx",
+    "fit",
     "load",
     "load_weights",
     "mmd",

@@ -18,7 +18,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import momentalign as ma
 from momentalign.journal import Journal
-from momentalign.workflow.fit import fit_files
 from momentalign.workflow.predict import predict_file
 
 IDENTITY = {"what": "golden", "seeds": [0, 1]}
@@ -96,7 +95,7 @@ def make(folder: Path) -> dict[str, Any]:
         figures = model.predict(asked) if name == "regressor" else model.predict_proba(asked)
         expected[name] = {"predict": model.predict(asked).tolist(), "figures": np.asarray(figures).tolist()}
     source, other = tables(folder)
-    fit_files(source, other, label="churn", id_column="id", out=folder / "table", max_epochs=20, device="cpu")
+    ma.fit(source, other, label="churn", id_column="id", max_epochs=20, device="cpu").save(folder / "table")
     predict_file(folder / "table", other, out=folder / "predictions.csv", proba=True)
     expected["table"] = (folder / "predictions.csv").read_text(encoding="utf-8")
     adapt(folder / "deep", epochs=1)

@@ -27,7 +27,7 @@ import momentalign as ma
 from momentalign.errors import MomentAlignError
 from momentalign.report.page import write_page
 from momentalign.training.deep.checkpoint import SafetensorsIO
-from momentalign.workflow.model import load_model, save_model
+from momentalign.workflow.model import load_model
 from momentalign.workflow.predict import predict_file
 
 golden, place = Path(sys.argv[1]), Path(sys.argv[2])
@@ -39,7 +39,7 @@ table.estimator.coefs_[0] = table.estimator.coefs_[0] + 1
 network = torch.nn.Linear(3, 400)
 WRITE = {
     "classifier": lambda path: estimator.save(path),
-    "table": lambda path: save_model(table, path),
+    "table": table.save,
     "deep": lambda path: checkpoint.save_checkpoint(state, path),
     "network": lambda path: ma.save_weights(network, path),
     "page": lambda path: write_page("<p>text</p>" * 900, path),
@@ -174,7 +174,7 @@ def test_a_failed_save_by_a_command_leaves_the_model_before(tmp_path):
     before = {file.name: file.read_bytes() for file in model.iterdir()}
     program = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-        "from momentalign.workflow import fitting; from momentalign.report import fit; "
+        "from momentalign.workflow import fit; from momentalign.report import fit; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)); from momentalign.cli import main; main()"
     )
     arguments = ["fit", "rows.csv", "rows.csv", "--label", "y", "--max-epochs", "2", "--method", "none"]

@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_wine
 
-from momentalign.tables.table import Table
-from momentalign.workflow.fit import FitResult, fit_tables
-from momentalign.workflow.model import save_model
+import momentalign as ma
+from momentalign.workflow.model import TableModel
 
 GRAPES = np.array(["barolo", "grignolino", "barbera"])
 
@@ -33,15 +32,6 @@ def cellars() -> tuple[pd.DataFrame, pd.DataFrame]:
     return parts[0], parts[1]
 
 
-@pytest.fixture(scope="session")
-def tables(cellars: tuple[pd.DataFrame, pd.DataFrame]) -> tuple[Table, Table]:
-    """Both cellars with labels and identifiers set apart."""
-    return tuple(
-        Table(frame.drop(columns=["bottle", "grape"]), frame["grape"].to_numpy(), frame["bottle"].to_numpy())
-        for frame in cellars
-    )
-
-
 @pytest.fixture
 def files(cellars: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path) -> tuple[Path, Path]:
     """A CSV of the source and a Parquet file of the target without labels."""
@@ -52,15 +42,35 @@ def files(cellars: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path) -> tuple[P
 
 
 @pytest.fixture(scope="session")
-def fitted(tables: tuple[Table, Table]) -> FitResult:
+def fitted(cellars: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
     """A model with default settings, evaluated with the labels of the target."""
-    return fit_tables(*tables, label="grape", target_label="grape", id_column="bottle", device="cpu")
+    return ma.fit(*cellars, label="grape", target_label="grape", id_column="bottle", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def readings() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """``id``, two readings of one quantity and its ``price``; the second reading is moved in the target."""
+
+    def draw(rows: int, *, shift: float, seed: int) -> pd.DataFrame:
+        random = np.random.default_rng(seed)
+        value = random.normal(size=rows)
+        first, second = (value + random.normal(scale=0.3, size=rows) for _ in range(2))
+        names = [f"r{row:03d}" for row in range(rows)]
+        return pd.DataFrame({"id": names, "first": first, "second": second + shift, "price": 100 + 20 * value})
+
+    return draw(300, shift=0.0, seed=0), draw(240, shift=2.0, seed=1)
+
+
+@pytest.fixture(scope="session")
+def regressor(readings: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
+    """A regressor with default settings, evaluated with the labels of the target."""
+    return ma.fit(*readings, label="price", target_label="price", id_column="id", regression=True, device="cpu")
 
 
 @pytest.fixture
-def folder(fitted: FitResult, tmp_path: Path) -> Path:
-    """The folder of that model."""
-    save_model(fitted.model, tmp_path / "model")
+def folder(fitted: TableModel, tmp_path: Path) -> Path:
+    """The folder of the model of wines."""
+    fitted.save(tmp_path / "model")
     return tmp_path / "model"
 
 

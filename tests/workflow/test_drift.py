@@ -63,8 +63,8 @@ def test_the_warning_names_the_worst_columns(rng: np.random.Generator):
     kept, new = rng.normal(size=(500, 5)), rng.normal([0, 1, 4, 3, 2], 1, size=(500, 5))
     drift = drift_of(new, kept)
     assert [one.name for one in drift.features] == ["x2", "x3", "x4", "x1"]
-    assert "'x2' by +3.9" in drift.words
-    assert "and 1 more; fit a model" in drift.words
+    assert "'x2' by +3.9" in drift.message
+    assert "and 1 more; fit a model" in drift.message
     assert drift.to_dict()["drifted"] == 4
 
 
@@ -72,12 +72,12 @@ def test_the_warning_names_the_worst_columns(rng: np.random.Generator):
 def test_what_is_too_far_to_be_told_is_worded_so(rng: np.random.Generator, moved: float, words: str):
     rows = rng.normal(size=(200, 1))
     drift = find_drift(Moments.of(rows + moved), Moments.of(rows), ["a"])
-    assert f"'a' {words} deviations or more" in drift.words
+    assert f"'a' {words} standard deviations or more" in drift.message
 
 
 def test_a_pure_stretch_is_worded_as_one():
     values = np.tile([-1.0, 1.0], 100)[:, None]
-    assert "'x0' to 3.00 times the deviation;" in drift_of(3 * values, values).words
+    assert "'x0' to 3.00 times the standard deviation;" in drift_of(3 * values, values).message
 
 
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])

@@ -1,19 +1,14 @@
-"""What commands do with results: count while they compute, keep a journal, write and open the page.
-
-Options that several commands share.
-
-^C and SIGTERM: both interrupt a command, which saves what is finished; the exit code says which it was.
-"""
+"""What commands share: options, outputs that replace nothing else, the page, and the exit codes of ^C and SIGTERM."""
 
 from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -29,17 +24,57 @@ __all__ = [
     "Seeds",
     "TableFile",
     "came_of_interruption",
+    "check_outputs",
     "counted",
     "hear_termination",
     "help_if_alone",
     "interrupted_code",
     "names_in",
     "open_journal",
+    "refuse_to_replace",
     "say",
     "show_artificial",
     "show_page",
     "write_results",
 ]
+
+
+# The kinds of results that are written beside pages.
+_RESULTS = {"artificial", "diagnosis", "digits", "objects", "overpenalization", "sensitivity", "sentiment"}
+
+
+def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[Path] = ()) -> None:
+    """Refuse outputs of one name, and an output that is a file that is read."""
+    from momentalign.tables.opening import check_outputs as check
+
+    check(outputs, inputs)
+
+
+def _check_page(out: Path) -> Path:
+    """Refuse a page that would replace its own results or journal, or whose results would replace another file."""
+    if not out.name:
+        raise typer.BadParameter(f"--out {out} names no file.")
+    results = out.with_suffix(".json")
+    check_outputs({"the page": out, "its results": results, "its journal": out.with_suffix(".jsonl")})
+    if results.is_file():
+        import json
+
+        try:
+            found = json.loads(results.read_bytes())
+        except ValueError:
+            found = None
+        if not (isinstance(found, dict) and found.get("kind") in _RESULTS):
+            refuse_to_replace(results)
+    return out
+
+
+def refuse_to_replace(path: Path) -> NoReturn:
+    """Refuse to replace a file that momentalign did not write."""
+    from momentalign.errors import InvalidInputError
+
+    raise InvalidInputError(
+        f"{path} would be replaced and is not a result of momentalign; move it away or give another name to --out."
+    )
 
 
 def help_if_alone(context: typer.Context) -> None:
@@ -48,14 +83,14 @@ def help_if_alone(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-def names_in(words: str) -> list[str]:
+def names_in(text: str) -> list[str]:
     """Return names given with commas, each once."""
-    return list(dict.fromkeys(name.strip() for name in words.split(",") if name.strip()))
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def say(words: str) -> None:
-    """Say on standard error what is to be waited for."""
-    typer.echo(words, err=True)
+def say(message: str) -> None:
+    """Print a message on standard error."""
+    typer.echo(message, err=True)
 
 
 def open_journal(out: Path, identity: dict[str, Any], *, fresh: bool) -> Any:
@@ -102,6 +137,8 @@ def write_results(
 
     from momentalign.report.page import write_page
 
+    outputs = {"the page": out, "its results": out.with_suffix(".json")}
+    check_outputs(outputs | {name: out.with_name(name) for name in figures})
     write_page(json.dumps(result, allow_nan=False), out.with_suffix(".json"))
     for name, figure in figures.items():
         write_page(figure, out.with_name(name))
@@ -128,7 +165,9 @@ def _has_browser() -> bool:
 
 Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Networks to train, with seeds one after the other.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first network.")]
-Out = Annotated[Path, typer.Option(help="The page to write; its results are written beside it as JSON.")]
+Out = Annotated[
+    Path, typer.Option(callback=_check_page, help="The page to write; its results are written beside it as JSON.")
+]
 Browser = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open the page in a browser (default: in a terminal).")
 ]

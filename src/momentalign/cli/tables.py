@@ -1,27 +1,31 @@
-"""``momentalign fit``: two files in, a model folder and a page out.
-
-``momentalign diagnose``: what shifted between two files.
-
-``momentalign predict``: a model folder and a file in, predictions out, row by row.
-"""
+"""The commands for tables: ``fit`` makes a model of two files, ``diagnose`` compares them, ``predict`` predicts."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from momentalign.cli.results import Browser, Out, TableFile, counted, interrupted_code, say, show_page
+from momentalign.cli.results import (
+    Browser,
+    Out,
+    TableFile,
+    check_outputs,
+    counted,
+    refuse_to_replace,
+    say,
+    show_page,
+)
 
 if TYPE_CHECKING:
     from momentalign.evaluation.diagnose import Diagnosis
 
 __all__ = ["diagnose", "fit", "predict"]
 
-DEFAULT_FOLDER = Path("momentalign-model")
+# Features that diagnose prints; the page has all.
+SHOWN = 10
 
 
 def fit(
@@ -32,7 +36,9 @@ def fit(
         "momentalign-model"
     ),
     method: Annotated[str, typer.Option(help="cmd, cv-cmd, mmd, coral, dann, or none for a plain network.")] = "cmd",
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Networks to train with each weight.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, help="Models to train; the best on held-out rows is kept.")
+    ] = 1,
     max_epochs: Annotated[int | None, typer.Option(min=1, help="Most epochs of a network.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto: a GPU where there is one.")] = "auto",
     text: Annotated[str | None, typer.Option(help="A column of free text, as words and pairs of words.")] = None,
@@ -47,58 +53,36 @@ def fit(
 ) -> None:
     """Train on a labelled file so that the model works on an unlabelled one.
 
-    Plain and adapted networks are trained over a grid of weights and combined without a label of the target; of those
-    that predict numbers the one with weight 1 is taken. ^C leaves the model of the networks that are finished.
+    Plain and adapted networks are trained over a grid of weights and combined without a label of the target; for
+    regression one network is trained with weight 1. ^C leaves an earlier model of the folder as it was.
 
     Examples: momentalign fit last_year.csv this_year.csv --label churn; momentalign fit a.csv b.csv --label price
     --regression
     """
     import json
 
-    from momentalign.report.fit import fit_page
-    from momentalign.report.page import write_page
-    from momentalign.workflow.fit import fit_files
+    import momentalign as ma
+    from momentalign.files import check_folder
 
-    with counted("training") as progress:
-        result = fit_files(
-            source, target, label=label, out=out, method=method, seeds=seeds, max_epochs=max_epochs, device=device,
-            text=text, target_label=target_label, id_column=id_column, regression=regression, strict=strict,
-            progress=progress,
-        )  # fmt: skip
-    write_page(fit_page(result.summary), out / "report.html")
+    page = out / "report.html"
+    check_outputs({"the model": out, "its page": page}, [source, target])
+    if page.exists() and not (out / "manifest.json").exists():
+        refuse_to_replace(page)
+    check_folder(out)
+    model = ma.fit(
+        source, target, label=label, method=method, seeds=seeds, max_epochs=max_epochs, device=device, text=text,
+        target_label=target_label, id_column=id_column, regression=regression, strict=strict,
+        verbose=int(sys.stderr.isatty()),
+    )  # fmt: skip
+    model.save(out)
+    model.report(page)
+    summary = {**(model.summary or {}), "model": str(out)}
     if as_json:
-        typer.echo(json.dumps(result.summary, allow_nan=False))
-    else:
-        typer.echo(_table(result.summary))
-        typer.echo(str(result.summary["verdict"]))
-        typer.echo(f"model: {out.resolve()}")
-        show_page(out / "report.html", open_page)
-    if result.interrupted:
-        say("momentalign: interrupted; the model is that of the networks that were finished")
-        sys.exit(interrupted_code())
-
-
-def _table(summary: Mapping[str, Any]) -> str:
-    """One line for each weight and one for what was made of them.
-
-    The columns: accuracy on held-out source rows, label-free score (nuclear norm of the target's predictions), distance
-    of the hidden activations without and with alignment. Where numbers are predicted, R^2 and no label-free score.
-    """
-    columns = {"source_accuracy": "source", "score": "score", "distance_before": "before", "distance_after": "after"}
-    on_target = {"target_accuracy": "target"}
-    if summary["task"] == "regression":
-        columns = {"source_r2": "source R²", "distance_before": "before", "distance_after": "after"}
-        on_target = {"target_r2": "target R²"}
-    if summary["evaluation"] is not None:
-        columns |= on_target
-    lines = [f"{'network':28s}" + "".join(f"{word:>10s}" for word in columns.values())]
-    for row in summary["rows"]:
-        figures = "".join(f"{'' if row.get(key) is None else format(row[key], '.3f'):>10s}" for key in columns)
-        lines.append(f"{row['name'][:28]:28s}{figures}")
-    return "\n".join(lines)
-
-
-SHOWN = 10
+        typer.echo(json.dumps(summary, allow_nan=False))
+        return
+    typer.echo(summary["verdict"])
+    typer.echo(f"model: {out.resolve()}")
+    show_page(page, open_page)
 
 
 def diagnose(
@@ -120,27 +104,25 @@ def diagnose(
 
     from momentalign.evaluation.diagnose import diagnose as find_shift
     from momentalign.report.page import write_page
+    from momentalign.tables.read import read_table
 
-    first, second = (_rows(path, label, id_column) for path in (source, target))
+    if not as_json:
+        check_outputs({"the page": out, "its results": out.with_suffix(".json")}, [source, target])
+    first, second = (
+        read_table(path, label=label, label_required=False, id_column=id_column).rows for path in (source, target)
+    )
     found = find_shift(first, second, n_permutations=permutations, random_state=seed)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), allow_nan=False))
         return
     typer.echo(found.verdict)
-    typer.echo(_table_of_diagnose(found))
+    typer.echo(_features(found))
     write_page(json.dumps(found.to_dict(), allow_nan=False), out.with_suffix(".json"))
     found.to_html(out)
     show_page(out, open_page)
 
 
-def _rows(path: Path, label: str | None, id_column: str | None) -> Any:
-    """The rows of a file without labels and names."""
-    from momentalign.tables.read import read_table
-
-    return read_table(path, label=label, label_required=False, id_column=id_column).rows
-
-
-def _table_of_diagnose(found: Diagnosis) -> str:
+def _features(found: Diagnosis) -> str:
     """The features that differ most, one in a line."""
     lines = [f"{'feature':30s} {'distance':>8s} {'p adjusted':>10s} {'mean shift':>10s}  changed in"]
     for feature in found.result["features"][:SHOWN]:

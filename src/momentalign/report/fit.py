@@ -1,10 +1,10 @@
-"""The page of a fit: what the model is, what shifted between the domains, and how far alignment brought them."""
+"""The page of a fit: what shifted between the domains, what the model predicts, and how it was made."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from markupsafe import Markup
 
@@ -18,7 +18,6 @@ from momentalign.report.page import (
     definitions,
     domains_key,
     figure,
-    heading,
     key,
     percent,
     read_result,
@@ -30,90 +29,24 @@ from momentalign.report.page import (
 )
 from momentalign.report.svg import path
 
-__all__ = ["fit_page"]
+__all__ = ["KEYS", "fit_page"]
 
 Result = Mapping[str, Any]
 
 KEYS = (
-    "verdict",
-    "task",
-    "interrupted",
-    "plain_kept",
-    "label",
-    "source_rows",
-    "target_rows",
-    "features",
-    "classes",
-    "rows",
-    "distance",
-    "shifted",
-    "shares",
-    "values",
-    "units",
-    "evaluation",
-    "bounds",
-    "notes",
-    "settings",
-    "seconds",
+    "verdict", "task", "label", "source_rows", "target_rows", "features", "classes", "networks", "plain_kept",
+    "source_score", "distance", "shifted", "shares", "values", "units", "evaluation", "notes", "method", "settings",
     "versions",
-)
-NAMES = {"nn": "plain network", "mann": "adapted network"}
+)  # fmt: skip
+# At most so many classes are drawn, and shown in a confusion matrix.
 DRAWN, CONFUSED = 20, 12
-NOTHING = Cell("\N{EN DASH}", math.nan)
-
-
-class Measure(NamedTuple):
-    """What predictions are worth: where a row holds it for source and target, and how it is written."""
-
-    source: str
-    target: str
-    words: Callable[[float | None], str]
-    fact: tuple[str, str]
-    columns: tuple[str, str]
-    explanation: str
-    scored: bool
-
-
-ACCURACY = Measure(
-    "source_accuracy",
-    "target_accuracy",
-    lambda part: percent(part or 0.0),
-    ("of", " right"),
-    ("Source validation", "Target accuracy"),
-    "The nuclear norm of the predictions for the target, 1 where they are sure and use every class evenly, needs no "
-    "label.",
-    scored=True,
-)
-EXPLAINED = Measure(
-    "source_r2",
-    "target_r2",
-    lambda part: "\N{EN DASH}" if part is None else f"{part:.3f}",
-    ("R² on", ""),
-    ("Source validation R²", "Target R²"),
-    "R² is the part of the variance of the values that is explained.",
-    scored=False,
-)
-DISTANCE = (
-    "The distance is the CMD between the hidden activations of the domains, before in the plain network and after in "
-    "the adapted one."
-)
-KINDS = (
-    "Measured is what these rows show; a bound holds for what its words name; a heuristic rests on an assumption that "
-    "may fail; unknown is what needs target labels."
-)
-UNCHOSEN = (
-    "Numbers have no label-free score here that could choose among the weights: the adapted network nearest to the "
-    "paper's default, weight 1, predicts."
-)
 
 
 def fit_page(result: Result) -> str:
-    """Return the page of one summary of :func:`momentalign.workflow.fit.fit_files`."""
+    """Return the page of what a fit found, the summary of a model of :func:`momentalign.workflow.fit.fit`."""
     read_result(result, "fit", KEYS)
     sections = [
-        Section("Networks", _networks(result)),
         Section("On the target", _evaluation(result)),
-        Section("What can be said about the target error", _bounds(result)),
         Section("Distance, order by order", _orders(result)),
         Section("What shifted", _shifted(result)),
         Section("Predicted classes", _shares(result)),
@@ -127,68 +60,25 @@ def fit_page(result: Result) -> str:
 
 def _numbers(result: Result) -> list[Fact]:
     """Return the numbers to remember."""
-    model, distance = result["rows"][-1], result["distance"]
-    after = f"{sum(distance['after']):.2f}"
-    apart = after if distance["before"] is None else _arrow(f"{sum(distance['before']):.2f}", after)
-    measure = _measure(result)
-    facts = [
-        Fact(measure.words(model[measure.source]), f"{measure.fact[0]} held-out source rows{measure.fact[1]}"),
-        Fact(apart, "central moment discrepancy", f"{distance['by_chance']:.2f} by chance alone"),
-    ]
-    if measure.scored:
-        facts.append(Fact(f"{model['score']:.3f}", "nuclear norm on the target", "1 sure and even, no label needed"))
-    if result["evaluation"] is not None:
-        words = f"{measure.fact[0]} labelled target rows{measure.fact[1]}"
-        facts.insert(1, Fact(measure.words(model[measure.target]), words, "evaluation only"))
-    return facts
-
-
-def _measure(result: Result) -> Measure:
-    return EXPLAINED if result["task"] == "regression" else ACCURACY
-
-
-def _networks(result: Result) -> list[Markup]:
-    """Return the table of all networks and of what predicts."""
-    words = ["Held-out source rows show what alignment costs.", _measure(result).explanation, DISTANCE]
-    if result["task"] == "regression":
-        if any(entry["weight"] for entry in result["rows"]):
-            words.append(UNCHOSEN)
-    elif result["plain_kept"]:
-        words.append("By that score the plain network is better than the adapted ones, so it is what predicts.")
-    elif result["rows"][-1]["networks"] > 1:
-        words.append(
-            "The adapted networks are combined by least squares on source rows that count as much as they look like "
-            "the target; the last row is what predicts."
+    regression, found, distance = result["task"] == "regression", result["evaluation"], result["distance"]
+    facts = []
+    if result["source_score"] is not None:
+        score = result["source_score"]
+        facts.append(
+            Fact(f"{score:.3f}", "R² on held-out source rows")
+            if regression
+            else Fact(percent(score), "of held-out source rows right")
         )
-    if result["settings"]["trained_again"]:
-        words.append("What predicts was then trained again on all rows.")
-    *rows, last = [_cells(result, entry) for entry in result["rows"]]
-    return [text(" ".join(words)), table("Every network", _columns(result), rows, footer=last)]
+    if found is not None:
+        value = _r2(found["r2"]) if regression else percent(found["accuracy"])
+        of = "R² on labelled target rows" if regression else "of labelled target rows right"
+        facts.append(Fact(value, of, "evaluation only"))
+    chance = f"{distance['by_chance']:.2f} by chance alone"
+    return [*facts, Fact(f"{sum(distance['terms']):.2f}", "central moment discrepancy", chance)]
 
 
-def _columns(result: Result) -> list[str]:
-    measure = _measure(result)
-    source, target = measure.columns
-    columns = ["Method", source, *(["Label-free score"] if measure.scored else []), "Distance before", "Distance after"]
-    return columns if result["evaluation"] is None else [*columns, target]
-
-
-def _cells(result: Result, entry: Mapping[str, Any]) -> list[Cell]:
-    measure = _measure(result)
-    cells = [
-        Cell(entry["name"]),
-        _cell(entry[measure.source], share=measure.scored),
-        *([_cell(entry["score"])] if measure.scored else []),
-        _cell(entry["distance_before"]),
-        _cell(entry["distance_after"]),
-    ]
-    return cells if result["evaluation"] is None else [*cells, _cell(entry[measure.target], share=measure.scored)]
-
-
-def _cell(value: float | None, *, share: bool = False) -> Cell:
-    if value is None:
-        return NOTHING
-    return Cell(percent(value) if share else f"{value:.3f}", float(f"{value:.5g}"))
+def _r2(value: float | None) -> str:
+    return "\N{EN DASH}" if value is None else f"{value:.3f}"
 
 
 def _evaluation(result: Result) -> list[Markup]:
@@ -197,16 +87,18 @@ def _evaluation(result: Result) -> list[Markup]:
     if found is None:
         return []
     if result["task"] == "regression":
-        words = (
-            f"Target labels were used for evaluation only: R² is {EXPLAINED.words(found['r2'])} over {found['rows']:,} "
-            f"rows with a label in {found['label']!r}, the root of the mean squared error {found['error']:.4g}."
+        return [
+            text(
+                f"Target labels were used for evaluation only: R² is {_r2(found['r2'])} over {found['rows']:,} rows "
+                f"with a label in {found['label']!r}, the root of the mean squared error {found['error']:.4g}."
+            )
+        ]
+    parts = [
+        text(
+            f"Target labels were used for evaluation only: {percent(found['accuracy'])} of {found['rows']:,} rows with "
+            f"a label in {found['label']!r} are predicted right."
         )
-        return [text(words)]
-    words = (
-        f"Target labels were used for evaluation only: {percent(found['accuracy'])} of {found['rows']:,} rows with a "
-        f"label in {found['label']!r} are predicted right."
-    )
-    parts = [text(words)]
+    ]
     if found["unseen"]:
         parts.append(text(f"The source has no row of {', '.join(found['unseen'])}; no model could predict them."))
     if len(result["classes"]) <= CONFUSED:
@@ -224,57 +116,29 @@ def _confusion(classes: Sequence[str], found: Mapping[str, Any]) -> Markup:
     return table("Target rows by true and predicted class", columns, rows)
 
 
-def _bounds(result: Result) -> list[Markup]:
-    """Return the parts of Theorem 1 and what else is known, each with its kind."""
-    found = result["bounds"]
-    if found is None:
-        return []
-    words = [
-        f"{found['conclusion']} Bounds of this kind are usually larger than 1, and then say nothing.",
-        "All values are of networks that were not trained on the held-out source rows taken here; but those rows chose "
-        "the epoch, and the target rows, a sample where there are many, were trained on.",
-    ]
-    if result["evaluation"] is not None:
-        error = 1.0 - result["evaluation"]["accuracy"]
-        words.append(f"The target labels, which none of it has seen, say {error:.3f} for the model.")
-    named = Markup("<b>{}</b><br>{}")
-    rows = [
-        [Cell(named.format(one["name"], one["words"])), _cell(one["value"]), Cell(one["kind"])] for one in found["rows"]
-    ]
-    return [
-        text(" ".join(words)),
-        text(KINDS),
-        table("Parts of Theorem 1, and more", ["Quantity", "Value", "Kind"], rows),
-    ]
-
-
 def _orders(result: Result) -> list[Markup]:
-    """Return the terms of the distance before and after."""
-    before, after = result["distance"]["before"], result["distance"]["after"]
-    if before is None or before == after:
-        return []
-    names = ["1, mean", "2, variance", *(str(order) for order in range(3, len(after) + 1))]
-    title = "Terms of the central moment discrepancy by order: " + "; ".join(
-        f"order {name}: {a:.4f} before, {b:.4f} after" for name, a, b in zip(names, before, after, strict=True)
+    """Return the terms of the distance."""
+    terms = result["distance"]["terms"]
+    names = ["1, mean", "2, variance", *(str(order) for order in range(3, len(terms) + 1))]
+    explanation = (
+        "The CMD of the hidden activations of both domains: the difference of their means, then of central moments "
+        f"about each mean. Their sum is {sum(terms):.3f}; {result['distance']['by_chance']:.3f} is what two samples of "
+        "one domain have by chance."
     )
-    signs = [Sign(path("M2 2h20v10h-20z", f"ma-bar ma-{name}"), words) for name, words in NAMES.items()]
-    words = "The difference of the means of the hidden activations first, then of central moments about each mean."
-    caption = f"Sum {sum(before):.3f} before, {sum(after):.3f} after"
-    groups = [BarGroup(name, pair) for name, *pair in zip(names, before, after, strict=True)]
-    picture = bars(groups, css=("ma-nn", "ma-mann"), title=title)
-    return [text(words), key(signs), figure(picture, caption, narrow=True)]
+    rows = [[Cell(name), _number(term)] for name, term in zip(names, terms, strict=True)]
+    return [text(explanation), table("Terms of the central moment discrepancy", ["Order", "Distance"], rows)]
 
 
 def _shifted(result: Result) -> list[Markup]:
     """Return the features whose means shifted most."""
     shifted = result["shifted"]
     words = (
-        "Target mean minus source mean in deviations, after the same preprocessing of both domains; "
+        "Target mean minus source mean in standard deviations, after the same preprocessing of both domains; "
         f"the {len(shifted)} largest of {result['features']:,} features."
     )
     title = "Standardised mean shifts: " + ", ".join(f"{one['name']} {one['mean_shift']:+.2f}" for one in shifted[:5])
     rows = [
-        [Cell(one["name"]), Cell(f"{one['mean_shift']:+.2f}", float(f"{one['mean_shift']:.5g}")), _cell(_ratio(one))]
+        [Cell(one["name"]), Cell(f"{one['mean_shift']:+.2f}", float(f"{one['mean_shift']:.5g}")), _ratio(one)]
         for one in shifted
     ]
     columns = ["Feature", "Mean shift", "Deviation ratio"]
@@ -283,10 +147,11 @@ def _shifted(result: Result) -> list[Markup]:
     return [text(words), row([figure(picture), table("Most shifted features", columns, rows)], least="20rem")]
 
 
-def _ratio(feature: Mapping[str, Any]) -> float | None:
-    """The deviation in the target over that in the source, if it has any."""
-    source, target = feature["source_deviation"], feature["target_deviation"]
-    return float(target / source) if source else None
+def _ratio(feature: Mapping[str, Any]) -> Cell:
+    """The standard deviation in the target over that in the source, if it has any."""
+    if not feature["source_deviation"]:
+        return Cell("\N{EN DASH}", math.nan)
+    return _number(feature["target_deviation"] / feature["source_deviation"])
 
 
 def _shares(result: Result) -> list[Markup]:
@@ -327,14 +192,12 @@ def _values(result: Result) -> list[Markup]:
         "The numbers of the source and those predicted for the target. Alignment is meant for domains whose values are "
         "distributed alike; where the target has larger or smaller ones, part of that difference is aligned away."
     )
-    names = {"source": "source", "target": "target, predicted", "plain": "target, by the plain network"}
-    parts = ("mean", "deviation", "smallest", "largest")
+    parts = {"mean": "Mean", "deviation": "Standard deviation", "smallest": "Smallest", "largest": "Largest"}
     rows = [
         [Cell(name), *(_number(values[domain][part]) for part in parts)]
-        for domain, name in names.items()
-        if values[domain] is not None
+        for domain, name in (("source", "source"), ("target", "target, predicted"))
     ]
-    return [text(words), table("Values", ["Domain", *(part.capitalize() for part in parts)], rows)]
+    return [text(words), table("Values", ["Domain", *parts.values()], rows)]
 
 
 def _number(value: float) -> Cell:
@@ -343,24 +206,18 @@ def _number(value: float) -> Cell:
 
 
 def _units(result: Result) -> list[Markup]:
-    """Return the densities of the units whose means differ most, in each network."""
-    if not result["units"]:
-        return []
-    parts = [
+    """Return the densities of the units whose means differ most."""
+    panels = []
+    for unit in result["units"]:
+        note = f"gap {unit['gap']:.2f}"
+        title = f"Activation densities of hidden unit {unit['unit']} on source and target: {note}"
+        name = f"Unit {unit['unit']}"
+        panels.append(figure(density_panel(unit["source"], unit["target"], heading=name, note=note, title=title)))
+    return [
         text("How strongly the units whose means differ most answer to source and to target rows."),
         domains_key(),
+        row(panels, least="9.5rem", css="plain"),
     ]
-    for name, words in NAMES.items():
-        panels = [_unit(one, words) for one in result["units"] if one["network"] == name]
-        if panels:
-            parts += [heading(f"Most different units of the {words}"), row(panels, least="9.5rem", css="plain")]
-    return parts
-
-
-def _unit(unit: Mapping[str, Any], words: str) -> Markup:
-    note = f"gap {unit['gap']:.2f}"
-    title = f"Activation densities of hidden unit {unit['unit']} of the {words} on source and target: {note}"
-    return figure(density_panel(unit["source"], unit["target"], heading=f"Unit {unit['unit']}", note=note, title=title))
 
 
 def _making(result: Result) -> list[Markup]:
@@ -372,13 +229,13 @@ def _making(result: Result) -> list[Markup]:
         ("Features", f"{result['features']:,}"),
         (
             "Networks",
-            f"{settings['hidden']} sigmoid hidden units, {last} on top, {settings['optimizer']} with rate "
-            f"{settings['learning_rate']:g}, batches of {settings['batch_size']}, at most {settings['max_epochs']:,} "
-            f"epochs, {settings['seeds']} of each weight",
+            f"{result['networks']}, with {settings['hidden'][0]} sigmoid hidden units, {last} on top, "
+            f"{settings['optimizer']} with rate {settings['learning_rate']:g}, batches of {settings['batch_size']}, at "
+            f"most {settings['max_epochs']:,} epochs",
         ),
-        ("Method", settings["method"]),
+        ("Method", f"{result['method']}, plain network kept" if result["plain_kept"] else result["method"]),
         ("Device", settings["device"]),
-        ("Time", f"{result['seconds']:.1f} seconds"),
+        *((("Time", f"{result['seconds']:.1f} seconds"),) if "seconds" in result else ()),
         *(("Note", note) for note in result["notes"]),
         ("Versions", version_words(result["versions"])),
         ("Paper", PAPER),
@@ -389,8 +246,3 @@ def _making(result: Result) -> list[Markup]:
 def _data(result: Result, domain: str, state: str) -> str:
     rows = f"{result[f'{domain}_rows']:,} rows, {state}"
     return f"{result[domain]}: {rows}" if domain in result else rows
-
-
-def _arrow(before: str, after: str) -> str:
-    """Write a change in one unbroken piece."""
-    return f"{before}\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}{after}"

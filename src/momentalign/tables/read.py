@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from momentalign.errors import InvalidInputError
+import pandas as pd
+
+from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.tables.arrays import read_archive, read_svmlight
 from momentalign.tables.delimited import read_delimited
 from momentalign.tables.encoders import KINDS, Kind
@@ -14,10 +17,10 @@ from momentalign.tables.images import read_image_folder
 from momentalign.tables.labels import LabelType, check_labels, convert_labels, joint_label_type, label_type
 from momentalign.tables.opening import FileFormat, find_format, find_path
 from momentalign.tables.parquet import read_parquet
-from momentalign.tables.table import Request, Table
+from momentalign.tables.table import Request, Table, split_frame
 from momentalign.validation import positive_int
 
-__all__ = ["find_label_type", "read_chunks", "read_table"]
+__all__ = ["as_table", "find_label_type", "read_chunks", "read_table"]
 
 _READERS: dict[FileFormat, Callable[[Path, Request], Iterator[Table]]] = {
     "csv": read_delimited,
@@ -85,6 +88,56 @@ def read_table(
     labels = convert_labels(table.labels, label_type(table.labels))
     if label_required:
         labels = check_labels(labels, label, path, regression=regression)
+    return replace(table, labels=labels)
+
+
+def as_table(
+    data: Any,
+    name: str,
+    *,
+    label: str | None = None,
+    regression: bool = False,
+    label_required: bool = True,
+    id_column: str | None = None,
+    columns: Sequence[str] | None = None,
+    kinds: Mapping[str, Kind] | None = None,
+) -> Table:
+    """Return a file or a frame (of pandas, or with ``to_pandas``) as a table, as :func:`read_table` does.
+
+    `name` is what errors call a frame. Labels of a frame stay as they are.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = as_table(pd.DataFrame({"a": [1.0, 2.0], "y": ["1", "2"]}), "the source", label="y")
+    >>> table.columns, table.labels.tolist()
+    (['a'], ['1', '2'])
+    """
+    if isinstance(data, str | Path):
+        return read_table(
+            data,
+            label=label,
+            regression=regression,
+            label_required=label_required,
+            id_column=id_column,
+            columns=columns,
+            kinds=kinds,
+        )
+    frame = data.to_pandas() if hasattr(data, "to_pandas") else data
+    if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
+        raise InvalidTypeError(f"{name} must be a path or a frame, got {type(data).__name__}.")
+    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
+    request = Request(None, label, label_required, id_column, columns)
+    table = split_frame(frame[request.choose(list(frame.columns), name)], request, 0)
+    if not len(table):
+        raise InvalidInputError(f"{name} has no rows; give at least one.")
+    if table.labels is None or label is None:
+        return table
+    labels = frame[label].infer_objects().to_numpy()
+    if labels.dtype == object:  # of a nullable column
+        labels = pd.Series(labels).infer_objects().to_numpy()
+    if label_required:
+        labels = check_labels(labels, label, name, regression=regression)
     return replace(table, labels=labels)
 
 

@@ -67,7 +67,7 @@ class Request:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     side: int = 32
 
-    def choose(self, names: Sequence[str], path: Path) -> list[str]:
+    def choose(self, names: Sequence[str], path: Path | str) -> list[str]:
         """Return the columns to read of those a file has, or name what it lacks."""
         refuse_duplicates(names, path)
         known = set(names)

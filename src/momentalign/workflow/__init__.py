@@ -1,1 +1,1 @@
-"""From files to a model folder, and from that to predictions: what the commands ``fit`` and ``predict`` do."""
+"""From tables to a model and from a model to predictions: what ``ma.fit`` and the command line do."""

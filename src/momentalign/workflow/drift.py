@@ -1,6 +1,6 @@
 r"""Drift: how far new rows have moved away from the target that a model was adapted to, by their moments alone.
 
-Of each feature the shift of the mean, in deviations, and the ratio of the deviations are compared with the kept ones,
+Of each feature the shift of the mean, in standard deviations, and the ratio of the standard deviations are compared,
 
 .. math:: d = \frac{|m' - m|}{s}, \qquad
           e^2 = \frac{1}{s^2} \Bigl( \frac{v}{n} + \frac{\max(v, v')}{n'} \Bigr),
@@ -29,14 +29,14 @@ __all__ = ["Drift", "FeatureDrift", "find_drift", "standardised_shift"]
 
 Floats = NDArray[np.float64]
 
-# What the smallest drift is that matters: in deviations, and as a factor of the deviation.
+# What the smallest drift is that matters: in standard deviations, and as a factor of the standard deviation.
 SMALLEST_SHIFT = 0.1
 SMALLEST_RATIO = 1.25
 FALSE_ALARMS = 0.01
 # Fewer rows say nothing: their means are far from normal.
 FEWEST_ROWS = 30
 LISTED = 10
-# Two constants that differ are infinitely many deviations apart; files hold finite numbers.
+# Two constants that differ are infinitely many standard deviations apart; files hold finite numbers.
 _LARGEST = 1e3
 # Differences of this part of a mean are none: features are float32.
 _ROUNDING = 1e-6
@@ -44,7 +44,7 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class FeatureDrift:
-    """One feature that drifted: mean shift in deviations, and deviation of the new rows over that of the target."""
+    """One feature that drifted: mean shift in standard deviations, and the ratio of those, new rows over target."""
 
     name: str
     mean_shift: float
@@ -66,9 +66,9 @@ class Drift:
         return bool(self.features)
 
     @property
-    def words(self) -> str:
+    def message(self) -> str:
         """The warning in one sentence."""
-        listed = ", ".join(f"{one.name!r} {_words(one)}" for one in self.features[:3])
+        listed = ", ".join(f"{one.name!r} {_described(one)}" for one in self.features[:3])
         more = f" and {len(self.features) - 3} more" if len(self.features) > 3 else ""
         return (
             f"the data have drifted away from the target the model was adapted to: {listed}{more}; fit a model with "
@@ -115,7 +115,7 @@ def find_drift(new: Moments, kept: Moments, names: Sequence[str]) -> Drift:
     drifted = np.flatnonzero((excess > 0) & (new.count >= FEWEST_ROWS))
     order = drifted[np.argsort(-excess[drifted], kind="stable")]
     return Drift(
-        [FeatureDrift(str(names[place]), float(shift[place]), float(np.exp(ratio[place]))) for place in order],
+        [FeatureDrift(str(names[i]), float(shift[i]), float(np.exp(ratio[i]))) for i in order],
         float(np.sqrt(np.mean(shift**2))),
         float(np.sqrt(np.mean(error**2))),
         int(new.count),
@@ -123,7 +123,7 @@ def find_drift(new: Moments, kept: Moments, names: Sequence[str]) -> Drift:
 
 
 def standardised_shift(source: Moments, target: Moments) -> Floats:
-    """Return the difference of the means, target minus source, in deviations, at most 1,000 either way."""
+    """Return the difference of the means, target minus source, in standard deviations, at most 1,000 either way."""
     step = target.mean - source.mean
     step = np.where(np.abs(step) <= _ROUNDING * np.abs(target.mean), 0.0, step)
     return _over(step, _scale(source, target))
@@ -145,12 +145,12 @@ def _over(part: Floats, scale: Floats) -> Floats:
 
 
 def _shift_error(new: Moments, kept: Moments) -> Floats:
-    ours, theirs = _variance(kept), _variance(new)
-    return _over(np.sqrt(ours / kept.count + np.maximum(ours, theirs) / new.count), _scale(kept, new))
+    before, after = _variance(kept), _variance(new)
+    return _over(np.sqrt(before / kept.count + np.maximum(before, after) / new.count), _scale(kept, new))
 
 
 def _ratio(new: Moments, kept: Moments) -> tuple[Floats, Floats]:
-    """Return the logarithm of the ratio of deviations and its standard error; 0 where one of them is constant."""
+    """Return the logarithm of the ratio of standard deviations and its error; 0 where one of them is constant."""
     varies = (_variance(kept) > 0.0) & (_variance(new) > 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = 0.5 * (np.log(new.central[0]) - np.log(kept.central[0]))
@@ -160,9 +160,9 @@ def _ratio(new: Moments, kept: Moments) -> tuple[Floats, Floats]:
     return np.where(varies, ratio, 0.0), np.where(varies, error, 0.0)
 
 
-def _words(feature: FeatureDrift) -> str:
+def _described(feature: FeatureDrift) -> str:
     if abs(feature.mean_shift) >= _LARGEST:
-        return f"by {'' if feature.mean_shift > 0 else '-'}{_LARGEST:,.0f} deviations or more"
+        return f"by {'' if feature.mean_shift > 0 else '-'}{_LARGEST:,.0f} standard deviations or more"
     if abs(feature.mean_shift) >= SMALLEST_SHIFT:
-        return f"by {feature.mean_shift:+.2f} deviations"
-    return f"to {feature.deviation_ratio:.2f} times the deviation"
+        return f"by {feature.mean_shift:+.2f} standard deviations"
+    return f"to {feature.deviation_ratio:.2f} times the standard deviation"

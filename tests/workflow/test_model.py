@@ -2,33 +2,45 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import momentalign as ma
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MomentAlignError
-from momentalign.files import check_folder, read_folder, write_folder
+from momentalign.files import read_folder, write_folder
 from momentalign.moments.streaming import Moments
-from momentalign.tables.table import Table
-from momentalign.workflow.fit import FitResult, fit_tables
-from momentalign.workflow.model import load_model, save_model
+from momentalign.workflow.fit import TableModel
+from momentalign.workflow.model import load_model
 
 Content = Callable[[Path], dict[str, Any]]
 
 
-def test_a_model_is_read_back_whole(fitted: FitResult, folder: Path, tables: tuple[Table, Table]):
-    loaded = load_model(folder)
-    rows = fitted.model.preprocessor.transform(tables[1])
-    np.testing.assert_array_equal(loaded.preprocessor.transform(tables[1]), rows)
-    np.testing.assert_array_equal(loaded.estimator.predict_proba(rows), fitted.model.estimator.predict_proba(rows))
-    np.testing.assert_array_equal(loaded.moments.central, fitted.model.moments.central)
+def test_a_model_is_read_back_whole(fitted: TableModel, folder: Path, cellars: tuple[pd.DataFrame, pd.DataFrame]):
+    loaded = ma.load(folder)
+    assert isinstance(loaded, TableModel)
+    np.testing.assert_array_equal(loaded.predict_proba(cellars[1]), fitted.predict_proba(cellars[1]))
+    np.testing.assert_array_equal(loaded.predict(cellars[1]), fitted.predict(cellars[1]))
+    np.testing.assert_array_equal(loaded.moments.central, fitted.moments.central)
     assert (loaded.label, loaded.id_column, loaded.moments.count) == ("grape", "bottle", 89)
-    np.testing.assert_array_equal(ma.load(folder).predict(rows), loaded.estimator.predict(rows))
+    assert {**loaded.summary, "seconds": fitted.summary["seconds"]} == fitted.summary
+
+
+def test_the_page_is_written_before_and_after_saving(fitted: TableModel, folder: Path, tmp_path: Path):
+    pages = [model.report(tmp_path / f"{i}.html").read_text() for i, model in enumerate((fitted, ma.load(folder)))]
+    assert re.sub(r"<dt>Time</dt>\s*<dd>[^<]*</dd>", "", pages[0]).split() == pages[1].split()
+
+
+def test_a_model_of_an_earlier_version_has_no_page(folder: Path, tmp_path: Path):
+    rewrite(folder, lambda table: table.pop("summary"))
+    with pytest.raises(InvalidInputError, match="saved without what its page shows; fit it again"):
+        ma.load(folder).report(tmp_path / "page.html")
 
 
 def test_every_flipped_byte_is_noticed(folder: Path, content: Content):
@@ -76,6 +88,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
         (lambda table: table.update(label=None), "names of the label"),
         (lambda table: table.update(id_column=3), "names of the label"),
         (lambda table: table.pop("label"), "label"),
+        (lambda table: table.update(summary=[1]), "the summary of the fit"),
         (lambda table: table["preprocessor"].update(version=9), "preprocessing"),
         (lambda table: table["preprocessor"]["columns"].pop(), "12 features for networks of 13"),
         (lambda table: table["target_moments"]["mean"].pop(), "rest of shape"),
@@ -91,8 +104,8 @@ def test_a_forged_or_newer_description_builds_nothing(folder: Path, change: Call
         load_model(folder)
 
 
-def test_a_folder_of_the_first_version_is_read(fitted: FitResult, folder: Path):
-    moments = fitted.model.moments
+def test_a_folder_of_the_first_version_is_read(fitted: TableModel, folder: Path):
+    moments = fitted.moments
 
     def as_before(table: dict[str, Any]) -> None:
         earlier = {"count": moments.count, "mean": moments.mean.tolist(), "central": moments.central.tolist()}
@@ -123,7 +136,7 @@ def test_an_estimator_alone_is_no_model_for_files(tmp_path: Path):
     ma.MANNClassifier(hidden=(3,), max_epochs=2, random_state=0).fit([[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]).save(
         tmp_path
     )
-    with pytest.raises(InvalidInputError, match="without the preprocessing of a file"):
+    with pytest.raises(InvalidInputError, match="without the preprocessing of a table"):
         load_model(tmp_path)
     with pytest.raises(DataNotFoundError):
         load_model(tmp_path / "absent")
@@ -139,8 +152,8 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 @pytest.mark.parametrize("file", ["weights", "manifest"])
 def test_a_full_disk_leaves_the_old_model(
-    fitted: FitResult,
-    tables: tuple[Table, Table],
+    fitted: TableModel,
+    cellars: tuple[pd.DataFrame, pd.DataFrame],
     folder: Path,
     tmp_path: Path,
     content: Content,
@@ -149,40 +162,34 @@ def test_a_full_disk_leaves_the_old_model(
 ):
     (size,) = (len(whole) for name, whole in content(folder).items() if name.startswith(file))
     old = tmp_path / "old"
-    save_model(fit_tables(*tables, max_epochs=2, device="cpu").model, old)
+    ma.fit(*cellars, label="grape", id_column="bottle", max_epochs=2, device="cpu").save(old)
     before = content(old)
     full_disk(size - 500)
     with pytest.raises(InvalidInputError, match=r"the model cannot be written to .*\(File too large\)"):
-        save_model(fitted.model, old)
+        fitted.save(old)
     assert content(old) == before
     load_model(old)
 
 
 def test_a_full_disk_leaves_no_new_folder(
-    fitted: FitResult, tmp_path: Path, folder: Path, content: Content, full_disk: Callable[[int], None]
+    fitted: TableModel, tmp_path: Path, folder: Path, content: Content, full_disk: Callable[[int], None]
 ):
     manifest = len(content(folder)["manifest.json"])
     full_disk(max(manifest - 500, 1))
     with pytest.raises(InvalidInputError, match="File too large"):
-        save_model(fitted.model, tmp_path / "new")
+        fitted.save(tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
-def test_what_stands_beside_the_model_stays(fitted: FitResult, folder: Path):
+def test_what_stands_beside_the_model_stays(fitted: TableModel, folder: Path):
     (folder / "report.html").write_text("page")
-    save_model(fitted.model, folder)
+    fitted.save(folder)
     assert (folder / "report.html").read_text() == "page"
     load_model(folder)
 
 
-def test_looking_at_a_folder_leaves_nothing(tmp_path: Path):
-    check_folder(tmp_path / "a" / "b")
-    check_folder(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_place_below_a_file_is_refused(fitted: FitResult, tmp_path: Path):
+def test_a_place_below_a_file_is_refused(fitted: TableModel, tmp_path: Path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InvalidInputError, match="the model cannot be written"):
-        save_model(fitted.model, tmp_path / "file" / "model")
+        fitted.save(tmp_path / "file" / "model")
     assert (tmp_path / "file").read_text() == "mine"
