@@ -176,7 +176,7 @@ COMMANDS = {
     "newer model": (_model(_newer), _predict(model="bad"), "written by a newer momentalign"),
     "estimator without a table": (
         lambda folder: shutil.copytree(GOLDEN / "classifier", folder / "bad"), _predict(model="bad"),
-        "without the preprocessing of a file",
+        "without the preprocessing of a table",
     ),
     "columns of another table": (
         _text("bad.csv", "id,spend\nc1,2\n"), _predict(data="bad.csv"), "lacks 3 of 4 columns"
