@@ -1,5 +1,6 @@
 """The journal keeps every finished cell, whatever kills its writers."""
 
+import hashlib
 import json
 import math
 import os
@@ -168,6 +169,26 @@ def test_a_line_with_a_number_that_is_not_finite_is_damaged(path, journal):
         journal.done()
 
 
+def sealed(body):
+    """A line with the digest it should have."""
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return json.dumps({**body, "digest": digest}, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "text", [], [["seed", 0]], True])
+@pytest.mark.parametrize("name", ["cell", "result", "identity", "format_version"])
+def test_a_line_of_another_shape_is_damaged_even_with_the_right_digest(path, journal, name, wrong):
+    header, *_ = path.read_bytes().split(b"\n")
+    if name in ("cell", "result"):
+        path.write_bytes(path.read_bytes() + sealed({"cell": {"seed": 9}, "result": {}, name: wrong}))
+    else:
+        first = {key: value for key, value in json.loads(header).items() if key != "digest"}
+        path.write_bytes(sealed({**first, name: wrong}))
+    with pytest.raises(DamagedFileError):
+        journal.done()
+
+
 @pytest.mark.parametrize("content", [b'{"results": 1}', b"some text\nof another file\n", b"\x00" * 40])
 def test_a_file_that_is_no_journal_is_left_alone(path, content):
     path.parent.mkdir(parents=True)
@@ -218,6 +239,25 @@ def test_fresh_begins_anew_whatever_was_there(path, journal):
     path.write_bytes(b"no journal")
     assert Journal(path, IDENTITY, fresh=True).done() == {}
     assert Journal(path, IDENTITY).done() == {}
+
+
+def test_a_journal_that_another_process_starts_anew_is_never_damaged(path):
+    """Between the old and the new header the file is empty for an instant."""
+    code = f"""
+import sys, time
+from momentalign.journal import Journal
+end = time.monotonic() + 1.0
+while time.monotonic() < end:
+    Journal(sys.argv[1], {IDENTITY!r}, fresh=True)
+"""
+    journal = Journal(path, IDENTITY)
+    other = subprocess.Popen([sys.executable, "-c", code, str(path)])
+    reads = 0
+    while other.poll() is None:
+        assert journal.done() == {}
+        reads += 1
+    assert other.returncode == 0
+    assert reads > 10
 
 
 def test_what_the_system_refuses_is_said_in_a_sentence(path, tmp_path, journal):
@@ -306,9 +346,9 @@ def test_a_writer_waits_for_the_one_before(path, journal):
 
 
 def test_killed_writers_cost_nothing_but_time(path, tmp_path):
-    count, length = 4000, 5
+    count, length = 1500, 5
     rng = np.random.default_rng(7)
-    for _ in range(20):
+    for _ in range(12):
         writer = start_writer(path, count=count, length=length)
         assert writer.stdout.readline() == "ready\n"
         time.sleep(rng.uniform(0, 0.03))

@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,9 @@ from typing import Any
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
 from momentalign.files import flush_folder
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["Journal", "cell_key"]
 
@@ -64,27 +68,28 @@ class Journal:
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any], *, fresh: bool = False) -> None:
         self.path = Path(path)
         self.identity: dict[str, Any] = json.loads(_canonical(dict(identity), "identity"))
-        with _speaking(self.path):
+        with _naming(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._begin(fresh=fresh)
         self.done()
 
     def done(self) -> dict[str, Any]:
         """Return the result of every finished cell by its key; of a cell that was written twice the first counts."""
-        with _speaking(self.path):
+        # Without the lock one could see the instant in which another process has emptied the file to begin anew.
+        with _naming(self.path), _opened(self.path, os.O_RDONLY) as handle, _locked(handle, shared=True):
             # After the last newline stands nothing, or what a killed writer began.
-            *lines, _ = self.path.read_bytes().split(b"\n")
+            *lines, _ = _content(handle).split(b"\n")
         self._check_header(lines[0] if lines else b"")
         results: dict[str, Any] = {}
         for number, line in enumerate(lines[1:], start=2):
-            entry = self._entry(line, number, {"cell", "result"})
+            entry = self._entry(line, number, {"cell": dict, "result": dict})
             results.setdefault(cell_key(entry["cell"]), entry["result"])
         return results
 
     def append(self, cell: Mapping[str, Any], result: dict[str, Any]) -> None:
         """Write one finished cell; when this returns it is on the disk."""
         line = _seal({"cell": dict(cell), "result": result}, "cell and result")
-        with _speaking(self.path), _opened(self.path) as handle, _locked(handle):
+        with _naming(self.path), _opened(self.path, os.O_RDWR) as handle, _locked(handle):
             _cut_torn_line(handle)
             _write(handle, line)
 
@@ -92,15 +97,15 @@ class Journal:
         """Write the header, unless there is one already."""
         body = {"format": FORMAT, "format_version": FORMAT_VERSION, "identity": self.identity}
         header = _seal(body)
-        with _opened(self.path, os.O_CREAT) as handle, _locked(handle):
-            # A file that is no beginning of this header is not ours to empty.
+        with _opened(self.path, os.O_RDWR | os.O_CREAT) as handle, _locked(handle):
+            # A file that is no beginning of this header belongs to another program.
             if fresh or header[:-1].startswith(_content(handle)):
                 os.ftruncate(handle, 0)
                 _write(handle, header)
         flush_folder(self.path.parent)
 
     def _check_header(self, line: bytes) -> None:
-        header = self._entry(line, 1, {"format", "format_version", "identity"})
+        header = self._entry(line, 1, {"format": str, "format_version": int, "identity": dict})
         if header["format"] != FORMAT or header["format_version"] != FORMAT_VERSION:
             raise DamagedFileError(
                 f"{self.path} has format {header['format']!r} {header['format_version']!r}, this version reads "
@@ -113,11 +118,15 @@ class Journal:
                 "give another folder, or start over with --fresh."
             )
 
-    def _entry(self, line: bytes, number: int, names: set[str]) -> dict[str, Any]:
+    def _entry(self, line: bytes, number: int, kinds: Mapping[str, type]) -> dict[str, Any]:
+        """The content of a line, which has these names with values of these kinds."""
         try:
             body = _unseal(line)
-            if set(body) != names:
-                raise ValueError(f"it holds {', '.join(sorted(body))}, not {', '.join(sorted(names))}")
+            if set(body) != set(kinds):
+                raise ValueError(f"it holds {', '.join(sorted(body))}, not {', '.join(sorted(kinds))}")
+            for name, kind in kinds.items():
+                if type(body[name]) is not kind:
+                    raise ValueError(f"its {name} is {body[name]!r:.40}")
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
             remedy = "give another folder" if number == 1 else "remove that line"
             raise DamagedFileError(
@@ -128,13 +137,13 @@ class Journal:
 
 def _canonical(value: Any, name: str) -> str:
     """Write plain values as JSON in the one way that keys and digests rely on."""
-    words = f"{name} must hold plain finite values that JSON can write, got {value!r:.200}"
+    message = f"{name} must hold plain finite values that JSON can write, got {value!r:.200}"
     try:
         return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except TypeError as error:
-        raise InvalidTypeError(f"{words} ({error}); turn arrays and their numbers into lists and floats.") from error
+        raise InvalidTypeError(f"{message} ({error}); turn arrays and their numbers into lists and floats.") from error
     except ValueError as error:
-        raise InvalidInputError(f"{words} ({error}); replace what is not finite.") from error
+        raise InvalidInputError(f"{message} ({error}); replace what is not finite.") from error
 
 
 def _seal(body: dict[str, Any], name: str = "line") -> bytes:
@@ -155,8 +164,8 @@ def _differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """Say where two identities differ, leaf by leaf."""
     one, other = dict(_leaves(there)), dict(_leaves(here))
     names = [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
-    words = [f"{name} is {one.get(name, 'missing')} there and {other.get(name, 'missing')} here" for name in names]
-    return [*words[:DIFFERENCES], *([f"and {len(words) - DIFFERENCES} more"] if len(words) > DIFFERENCES else [])]
+    parts = [f"{name} is {one.get(name, 'missing')} there and {other.get(name, 'missing')} here" for name in names]
+    return [*parts[:DIFFERENCES], *([f"and {len(parts) - DIFFERENCES} more"] if len(parts) > DIFFERENCES else [])]
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
@@ -169,8 +178,8 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 @contextmanager
-def _speaking(path: Path) -> Iterator[None]:
-    """Turn what the system says about a file into a sentence."""
+def _naming(path: Path) -> Iterator[None]:
+    """Turn an error of the system into one that names the journal and the remedy."""
     try:
         yield
     except OSError as error:
@@ -180,25 +189,24 @@ def _speaking(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path, flags: int = 0) -> Iterator[int]:
-    """Open a file for appending; what was written is on the disk when it is closed."""
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0) | flags, 0o666)
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    """Open a file for reading or appending; what was written is on the disk when it is closed."""
+    handle = os.open(path, flags | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
     try:
         yield handle
-        os.fsync(handle)
+        if flags & os.O_RDWR:
+            os.fsync(handle)
     finally:
         os.close(handle)
 
 
 @contextmanager
-def _locked(handle: int) -> Iterator[None]:
-    """Keep other writers out: a torn line must be told from one that is being written."""
-    if os.name != "posix":
+def _locked(handle: int, *, shared: bool = False) -> Iterator[None]:
+    """Keep writers out: a torn line must be told from one that is being written."""
+    if sys.platform == "win32":
         yield  # Windows has no such lock: there one process at a time may write.
         return
-    import fcntl
-
-    fcntl.flock(handle, fcntl.LOCK_EX)
+    fcntl.flock(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     try:
         yield
     finally:
