@@ -78,7 +78,7 @@ def test_an_explorer_keeps_its_drawings_in_the_rows():
     (attributes,) = re.findall(r"<tr (data-source.*?)>", part)
     found = {name: html.unescape(value) for name, value in re.findall(r'data-(\w+)="(.*?)"', attributes)}
     assert (found["source"], found["target"], found["note"]) == ("M0 0", "M1 1", HOSTILE)
-    assert json.loads(found["words"]) == [[3.5, HOSTILE, "start"]]
+    assert json.loads(found["labels"]) == [[3.5, HOSTILE, "start"]]
     assert part.count("<tr>") == 2
 
 

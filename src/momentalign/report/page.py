@@ -188,7 +188,7 @@ class Sign(NamedTuple):
     """One entry of a key: a sample of the ink, what it stands for, and the layer it shows and hides."""
 
     content: Markup
-    words: str
+    text: str
     layer: str = ""
     wide: bool = False
 
@@ -196,17 +196,17 @@ class Sign(NamedTuple):
 class Cell(NamedTuple):
     """One cell of a table; a `value` sets it to the right and sorts it as a number, one that is NaN always last."""
 
-    words: str
+    text: str
     value: float | None = None
 
 
 class Drawing(NamedTuple):
-    """What an explorer draws for one row of its table: an outline of each domain, words below, a note above."""
+    """What an explorer draws for one row of its table: an outline of each domain, labels below, a note above."""
 
     source: str
     target: str
-    words: Sequence[tuple[float, str, str]]
-    """Position, words and anchor (start, middle or end) of each label below the axis."""
+    labels: Sequence[tuple[float, str, str]]
+    """Position, text and anchor (start, middle or end) of each label below the axis."""
     note: str = ""
 
 
@@ -227,9 +227,9 @@ class Choice(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Words below an image; those that are right or wrong get a sign that says so, and `note` tells more."""
+    """A text below an image; one that is right or wrong gets a sign that says so, and `note` tells more."""
 
-    words: str
+    text: str
     right: bool | None = None
     note: str = ""
 
@@ -237,19 +237,19 @@ class Answer(NamedTuple):
 class Tile(NamedTuple):
     """One image of a sheet: what a screen reader says in its place, its caption, and the answers below it."""
 
-    words: str
+    text: str
     caption: str
     answers: Sequence[Answer] = ()
 
 
-def text(words: str | Markup) -> Markup:
+def text(content: str | Markup) -> Markup:
     """Return a paragraph."""
-    return macro("text")(words)
+    return macro("text")(content)
 
 
-def heading(words: str) -> Markup:
+def heading(content: str) -> Markup:
     """Return a heading inside a section."""
-    return macro("heading")(words)
+    return macro("heading")(content)
 
 
 def figure(picture: Picture, caption: str = "", *, note: str = "", narrow: bool = False) -> Markup:
@@ -318,7 +318,7 @@ def sheet(address: str, parts: Sequence[Markup]) -> Markup:
 
 
 def tiles(caption: str, entries: Sequence[Tile]) -> Markup:
-    """Return the images of the sheet around, with words below each."""
+    """Return the images of the sheet around, with the answers below each."""
     return macro("tiles")(caption, entries)
 
 

@@ -90,8 +90,8 @@ def number(value: float) -> str:
     >>> number(3.04), number(-0.01), number(12.26)
     ('3', '0', '12.3')
     """
-    words = f"{value:.1f}".removesuffix(".0")
-    return "0" if words == "-0" else words
+    text = f"{value:.1f}".removesuffix(".0")
+    return "0" if text == "-0" else text
 
 
 def ticks(low: float, high: float, *, count: int = 5) -> list[float]:
@@ -176,10 +176,10 @@ def rule(x1: float, y1: float, x2: float, y2: float, css: str) -> Markup:
     return path(f"M{number(x1)} {number(y1)}L{number(x2)} {number(y2)}", css)
 
 
-def label(x: float, y: float, words: str, css: str = "ma-label", *, anchor: str = "middle") -> Markup:
-    """Return words at a picture point; `anchor` is start, middle or end."""
+def label(x: float, y: float, text: str, css: str = "ma-label", *, anchor: str = "middle") -> Markup:
+    """Return a text at a picture point; `anchor` is start, middle or end."""
     return Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
-        css, number(x), number(y), anchor, escape(words)
+        css, number(x), number(y), anchor, escape(text)
     )
 
 
@@ -200,11 +200,11 @@ def axes(
     x_label: str = "",
     y_label: str = "",
 ) -> Markup:
-    """Return a floor line, light rules at the vertical ticks, tick words, and the names of both axes."""
+    """Return a floor line, light rules at the vertical ticks, tick labels, and the names of both axes."""
     parts = [rule(frame.left, float(frame.y(at)), frame.right_edge, float(frame.y(at)), "ma-rule") for at, _ in y_ticks]
     parts.append(rule(frame.left, frame.floor, frame.right_edge, frame.floor, "ma-axis"))
-    parts += [label(frame.left - 6, float(frame.y(at)) + 4, words, anchor="end") for at, words in y_ticks]
-    parts += [label(float(frame.x(at)), frame.floor + 16, words) for at, words in x_ticks]
+    parts += [label(frame.left - 6, float(frame.y(at)) + 4, text, anchor="end") for at, text in y_ticks]
+    parts += [label(float(frame.x(at)), frame.floor + 16, text) for at, text in x_ticks]
     if x_label:
         parts.append(label((frame.left + frame.right_edge) / 2, frame.floor + 32, x_label))
     if y_label:

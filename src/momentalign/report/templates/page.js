@@ -64,13 +64,13 @@ for (const explorer of document.querySelectorAll(".explorer")) {
     picture.setAttribute("aria-label", `${name.textContent} in source and target: ${data.note}`);
     source.setAttribute("d", data.source);
     target.setAttribute("d", data.target);
-    labels.replaceChildren(...JSON.parse(data.words).map(([x, words, anchor]) => {
+    labels.replaceChildren(...JSON.parse(data.labels).map(([x, text, anchor]) => {
       const label = document.createElementNS(picture.namespaceURI, "text");
       label.setAttribute("class", "ma-label");
       label.setAttribute("x", x);
       label.setAttribute("y", labels.dataset.y);
       label.setAttribute("text-anchor", anchor);
-      label.textContent = words;
+      label.textContent = text;
       return label;
     }));
   };
