@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -218,7 +219,7 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
             super()._train(task, spec, device)
             return
         with progress_bar(type(self).__name__, verbose=self.verbose) as progress:
-            self._train_several(task, spec, Running(device, progress=progress))
+            self._train_several(task, spec, Running(device, threads=effective_n_jobs(-1), progress=progress))
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)

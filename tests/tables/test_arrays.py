@@ -1,6 +1,9 @@
+import gzip
+
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.datasets import dump_svmlight_file
 
 from momentalign.tables.read import read_chunks, read_table
 
@@ -73,3 +76,46 @@ def test_sparse_matrices_of_scipy(path, rng, form):
     chunks = list(read_chunks(path, rows=13))
     assert [len(chunk) for chunk in chunks] == [13, 13, 4]
     np.testing.assert_array_equal(np.vstack([chunk.rows.toarray() for chunk in chunks]), table.rows.toarray())
+
+
+ROWS = sparse.random(50, 12, density=0.2, format="csr", random_state=0, dtype=np.float32)
+LABELS = np.arange(50) % 3
+
+
+@pytest.fixture
+def svmlight(tmp_path):
+    dump_svmlight_file(ROWS, LABELS, str(tmp_path / "rows.txt"), comment="a comment\n\nmore")
+    return tmp_path / "rows.txt"
+
+
+def test_rows_and_labels_of_svmlight(svmlight):
+    table = read_table(svmlight, label="label")
+    assert table.rows.dtype == np.float32
+    np.testing.assert_allclose(table.rows.toarray(), ROWS.toarray(), rtol=1e-6)
+    assert table.labels.tolist() == LABELS.tolist()
+    assert table.labels.dtype == np.int64
+    assert read_table(svmlight).labels is None
+
+
+@pytest.mark.parametrize("rows", [1, 8, 50, 99])
+def test_chunks_of_svmlight_are_the_whole(svmlight, rows):
+    whole = read_table(svmlight, label="label")
+    chunks = list(read_chunks(svmlight, rows=rows, label="label"))
+    assert [len(chunk) for chunk in chunks[:-1]] == [rows] * (len(chunks) - 1)
+    parts = [chunk.rows.copy() for chunk in chunks]
+    for part in parts:
+        part.resize(part.shape[0], 12)
+    np.testing.assert_array_equal(sparse.vstack(parts).toarray(), whole.rows.toarray())
+    assert np.concatenate([chunk.labels for chunk in chunks]).tolist() == whole.labels.tolist()
+
+
+def test_an_index_is_the_column_whether_a_file_counts_from_0_or_1(tmp_path):
+    (tmp_path / "rows.svm").write_text("0.5 1:2 3:4 # the first\n-1.5 qid:3 3:1\n")
+    table = read_table(tmp_path / "rows.svm", label="label")
+    assert table.rows.toarray().tolist() == [[0, 2, 0, 4], [0, 0, 0, 1]]
+    assert table.labels.tolist() == [0.5, -1.5]
+
+
+def test_compressed_svmlight(svmlight, tmp_path):
+    (tmp_path / "rows.svm.gz").write_bytes(gzip.compress(svmlight.read_bytes()))
+    assert read_table(tmp_path / "rows.svm.gz").rows.nnz == ROWS.nnz
