@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # What shows in a few minutes whether every runtime dependency and every extra does its part.
 BOUNDS := tests/discrepancies tests/estimators/test_classifier.py tests/estimators/test_scikit_learn.py tests/workflow \
-	tests/test_cli.py tests/test_table_commands.py tests/tables tests/paper/test_glyphs.py tests/paper/test_image_files.py \
+	tests/test_cli.py tests/test_table_commands.py tests/tables tests/paper/test_synthetic_digits.py tests/paper/test_image_files.py \
 	tests/training/deep/test_module.py tests/training/deep/test_metric.py tests/training/deep/test_export.py \
 	tests/moments
 

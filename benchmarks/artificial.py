@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.figure import Figure
 from momentalign.errors import DataNotFoundError
-from momentalign.paper.artificial import OURS, PAPER, Setting, run
+from momentalign.paper.artificial import OWN, PAPER, Setting, run
 from momentalign.paper.problems import Problem, load_artificial, make_artificial
 
 SEEDS = 20
@@ -23,9 +23,9 @@ def figures() -> Iterator[Figure]:
     nn, mann, score = medians(problem, PAPER, SEEDS)
     yield Figure("artificial", "NN, paper's protocol, median target accuracy", nn, at_least=86.0, at_most=90.0)
     yield Figure("artificial", "MANN, paper's protocol, median target accuracy", mann, at_least=94.0)
-    _, ours, our_score = medians(problem, OURS, SEEDS)
-    yield Figure("artificial", "MANN, our setting, median target accuracy", ours, at_least=98.0)
-    yield Figure("artificial", "label-free score, ours over the paper's", our_score / score, at_most=1.0)
+    _, own, own_score = medians(problem, OWN, SEEDS)
+    yield Figure("artificial", "MANN, own setting, median target accuracy", own, at_least=98.0)
+    yield Figure("artificial", "label-free score, own over the paper's", own_score / score, at_most=1.0)
     nn, mann, _ = medians(make_artificial(0), PAPER, 10)
     yield Figure("artificial", "generated data, NN, median target accuracy", nn, at_most=92.0)
     yield Figure("artificial", "generated data, MANN minus NN, points", mann - nn, at_least=6.0)

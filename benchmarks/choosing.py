@@ -22,7 +22,7 @@ from momentalign.estimators.combination import aggregation_coefficients
 from momentalign.estimators.domains import joined_task
 from momentalign.evaluation.importance import importance_weights
 from momentalign.networks.shallow import Layer, probabilities
-from momentalign.paper.sentiment import TASKS, ReviewTask, read_task, recipe_of
+from momentalign.paper.sentiment import TASKS, ReviewTask, config_of, load_task
 from momentalign.selection.reverse import reverse_scores
 from momentalign.selection.rules import Rule, balanced_weight, density_ratio, network_score
 from momentalign.training.config import NetworkSpec, Task
@@ -35,8 +35,8 @@ Accuracies = Mapping[str, tuple[float, float]]
 def one_task(source: str, target: str, seed: int) -> tuple[list[float], list[float], Accuracies]:
     """Accuracies of all weights, first and refitted, and those of each rule's pick."""
     torch.set_num_threads(1)
-    found = read_task(source, target, features="log")
-    recipe = replace(recipe_of(50), snapshot_every=1)
+    found = load_task(source, target, features="log")
+    recipe = replace(config_of(50), snapshot_every=1)
     members = [NetworkSpec(seed, weight, CMDLoss()) for weight in WEIGHTS]
     networks = train_stack(found.task, recipe, members)
     best = [int(np.argmin(network.history.validation_loss)) + 1 for network in networks]
@@ -46,7 +46,7 @@ def one_task(source: str, target: str, seed: int) -> tuple[list[float], list[flo
     again = [train_stack(whole, limit, [member])[0].layers for limit, member in zip(limits, members, strict=True)]
     accuracies = [found.accuracy(layers) for layers in first], [found.accuracy(layers) for layers in again]
     picks = {rule: _pick(rule, first, found.task) for rule in get_args(Rule)}
-    backwards = reverse_scores(whole.source, whole.labels, whole.target, 2, recipe_of(50), members, seed=seed)
+    backwards = reverse_scores(whole.source, whole.labels, whole.target, 2, config_of(50), members, seed=seed)
     picks["reverse validation"] = int(backwards.scores.argmax())
     rules = {rule: (accuracies[0][pick], accuracies[1][pick]) for rule, pick in picks.items()}
     for name, chosen in (("all weights", range(6)), ("weights from 0.3 on", range(2, 6))):

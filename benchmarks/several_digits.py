@@ -3,7 +3,7 @@
 ``python -m benchmarks.several_digits --data DIR --device cuda`` trains, for each of three targets, the network of
 Section 6.5 of Zellinger et al. (2019) on each source alone with the CMD, on all three without and with the CMD as one
 heap, and on all three as domains of their own, of equal weight and weighted by similarity (``multi_domain_cmd``), and
-prints one JSON line per target. Every update has ``--batch-size`` rows of each domain. The recipe is that of
+prints one JSON line per target. Every update has ``--batch-size`` rows of each domain. The settings are those of
 ``momentalign reproduce digits`` without its wider distance and its shares of classes; the bar: three sources of equal
 weight beat the best single source, and the plain network on all three.
 """
@@ -25,7 +25,15 @@ from torch.nn.functional import cross_entropy
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.discrepancies.several_domains import multi_domain_cmd
 from momentalign.paper.augmentation import DeviceBatches
-from momentalign.paper.digit_networks import CLASSES, EMBEDDING_INTERVAL, RECIPE, WIDTH, DigitCNN, Recipe, accuracy_of
+from momentalign.paper.digit_networks import (
+    CLASSES,
+    CONFIG,
+    EMBEDDING_INTERVAL,
+    WIDTH,
+    DigitCNN,
+    DigitConfig,
+    accuracy_of,
+)
 from momentalign.paper.digits import digits_on_device
 
 DOMAINS = ("mnist", "mnist-m", "svhn", "synth")
@@ -38,8 +46,8 @@ Images = tuple[Tensor, Tensor]
 def main() -> None:
     """Print one JSON line per target."""
     arguments = _arguments()
-    recipe = Recipe(steps=arguments.steps, batch_size=arguments.batch_size, synth_size=arguments.synth_size)
-    read = partial(digits_on_device, synth_size=recipe.synth_size, folder=arguments.data, device=arguments.device)
+    config = DigitConfig(steps=arguments.steps, batch_size=arguments.batch_size, synth_size=arguments.synth_size)
+    read = partial(digits_on_device, synth_size=config.synth_size, folder=arguments.data, device=arguments.device)
     for target in arguments.targets:
         started = time.perf_counter()
         sources = [name for name in DOMAINS if name != target]
@@ -48,9 +56,9 @@ def main() -> None:
         figures: dict[str, list[float]] = {}
         for seed in range(arguments.seeds):
             for chosen, way in zip(choices, ways, strict=True):
-                trained = train([read(name, "train") for name in chosen], read(target, "train"), way, seed, recipe)
+                trained = train([read(name, "train") for name in chosen], read(target, "train"), way, seed, config)
                 name = f"{way}, {chosen[0] if len(chosen) == 1 else 'all'}"
-                figures.setdefault(name, []).append(accuracy_of(trained, *read(target, "test"), recipe))
+                figures.setdefault(name, []).append(accuracy_of(trained, *read(target, "test"), config))
                 print(f"to {target}: {name}, seed {seed}: {100 * figures[name][-1]:.2f} %", file=sys.stderr, flush=True)
         means = {name: round(100 * sum(values) / len(values), 2) for name, values in figures.items()}
         opponents = [value for name, value in means.items() if name == "plain, all" or not name.endswith(", all")]
@@ -67,20 +75,20 @@ def main() -> None:
         )
 
 
-def train(sources: Sequence[Images], target: Images, way: str, seed: int, recipe: Recipe) -> DigitCNN:
+def train(sources: Sequence[Images], target: Images, way: str, seed: int, config: DigitConfig) -> DigitCNN:
     """Train one network; every update has equally many rows of each domain."""
     torch.manual_seed(seed)
     device = target[0].device
     network = DigitCNN(CLASSES, WIDTH).to(device)
     network.to(memory_format=torch.channels_last)
     averaged = torch.optim.swa_utils.AveragedModel(
-        network, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(recipe.decay), use_buffers=True
+        network, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(config.decay), use_buffers=True
     )
-    optimizer = torch.optim.Adam(network.parameters(), lr=recipe.learning_rate)
-    size = recipe.batch_size
-    streams = [_batches(images, size, recipe) for images in sources]
-    unlabelled = _batches((target[0], None), size, recipe)
-    for _ in range(recipe.steps):
+    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate)
+    size = config.batch_size
+    streams = [_batches(images, size, config) for images in sources]
+    unlabelled = _batches((target[0], None), size, config)
+    for _ in range(config.steps):
         batches = [next(stream) for stream in streams]
         inputs = torch.cat([*(images for images, _ in batches), next(unlabelled)])
         inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -106,11 +114,11 @@ def _distance(sources: list[Tensor], target: Tensor, way: str) -> Tensor | float
     return cmd(torch.cat(sources), target, interval=EMBEDDING_INTERVAL)
 
 
-def _batches(images: tuple[Tensor, Tensor | None], size: int, recipe: Recipe) -> Iterator[tuple[Tensor, Tensor]]:
+def _batches(images: tuple[Tensor, Tensor | None], size: int, config: DigitConfig) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches without end: of a source changed and balanced, of the target as it is."""
     labelled = images[1] is not None
-    settings = {"augmentation": recipe.augmentation, "balanced": recipe.balanced} if labelled else {}
-    loader = DeviceBatches(*images, batch_size=size, standardized=recipe.standardized, **settings)
+    settings = {"augmentation": config.augmentation, "balanced": config.balanced} if labelled else {}
+    loader = DeviceBatches(*images, batch_size=size, standardized=config.standardized, **settings)
     while True:
         yield from loader
 
@@ -120,9 +128,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=RECIPE.steps)
-    parser.add_argument("--batch-size", type=int, default=RECIPE.batch_size)
-    parser.add_argument("--synth-size", type=int, default=RECIPE.synth_size)
+    parser.add_argument("--steps", type=int, default=CONFIG.steps)
+    parser.add_argument("--batch-size", type=int, default=CONFIG.batch_size)
+    parser.add_argument("--synth-size", type=int, default=CONFIG.synth_size)
     parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
     return parser.parse_args()
 

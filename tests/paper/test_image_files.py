@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from momentalign.errors import DamagedFileError
-from momentalign.paper.image_files import cut_pictures, decode_picture, read_idx
+from momentalign.paper.image_files import decode_picture, read_idx
 
 
 def _idx(array):
@@ -101,14 +101,3 @@ def test_without_pillow_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ModuleNotFoundError, match=r"Pillow: pip install momentalign\[deep\]"):
         decode_picture(PNG, "some", kind="PNG")
-
-
-def test_pictures_end_to_end_are_cut_apart():
-    pictures = [np.full((4, width, 3), value, np.uint8) for width, value in ((8, 10), (16, 128), (24, 250))]
-    files = [_encode(picture, "JPEG") for picture in pictures]
-    joined = np.frombuffer(b"".join(files), np.uint8)
-    offset = np.cumsum([0, *map(len, files)])
-    for picture, read in zip(pictures, cut_pictures(joined, offset, "some.npz"), strict=True):
-        np.testing.assert_array_equal(read, picture)
-    with pytest.raises(DamagedFileError, match=r"^some.npz, picture 1 cannot be read as JPEG"):
-        cut_pictures(joined, offset + np.array([0, 9, 0, 0]), "some.npz")

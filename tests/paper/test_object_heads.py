@@ -10,10 +10,10 @@ import torch
 from momentalign.discrepancies.central_moment import CMDLoss, cmd
 from momentalign.errors import DivergedError
 from momentalign.paper import object_heads
-from momentalign.paper.object_heads import HeadRecipe, HeadTask, seconds_per_update, train_heads
+from momentalign.paper.object_heads import HeadConfig, HeadTask, seconds_per_update, train_heads
 from momentalign.training.config import NetworkSpec, Optimizer
 
-RECIPE = HeadRecipe(hidden=16, dropout=0.5, patience=100, max_updates=400)
+CONFIG = HeadConfig(hidden=16, dropout=0.5, patience=100, max_updates=400)
 
 
 def make_task(shift=1.0, views=1, n_target=90, seed=0):
@@ -26,29 +26,29 @@ def make_task(shift=1.0, views=1, n_target=90, seed=0):
     return HeadTask(source.astype(np.float16), labels, target.astype(np.float16), 3), truth
 
 
-def stack(members=None, recipe=RECIPE, **options):
-    return object_heads._Stack(make_task(**options)[0], members or [NetworkSpec(0)], recipe, "cpu")
+def stack(specs=None, config=CONFIG, **options):
+    return object_heads._Stack(make_task(**options)[0], specs or [NetworkSpec(0)], config, "cpu")
 
 
 def test_a_head_learns_and_stops_when_the_source_gets_no_better():
     task, truth = make_task()
-    recipe = replace(RECIPE, patience=300, max_updates=3000)
-    (head,) = train_heads(task, [NetworkSpec(0)], recipe)
+    config = replace(CONFIG, patience=300, max_updates=3000)
+    (head,) = train_heads(task, [NetworkSpec(0)], config)
     assert (head.predictions == truth).mean() > 0.9
-    (short,) = train_heads(task, [NetworkSpec(0)], replace(recipe, patience=100))
+    (short,) = train_heads(task, [NetworkSpec(0)], replace(config, patience=100))
     assert 100 < short.updates <= head.updates - 200
     assert head.updates < 3000
-    (limited,) = train_heads(task, [NetworkSpec(0)], replace(RECIPE, max_updates=33))
+    (limited,) = train_heads(task, [NetworkSpec(0)], replace(CONFIG, max_updates=33))
     assert limited.updates == 33
 
 
 @pytest.mark.parametrize("follow_at", [0, 30])
 def test_a_head_depends_neither_on_its_neighbours_nor_on_their_stopping(follow_at):
     task, _ = make_task()
-    recipe = replace(RECIPE, patience=50, follow_at=follow_at)
-    members = [NetworkSpec(0), NetworkSpec(1), NetworkSpec(0, 1.0, CMDLoss()), NetworkSpec(1, 1.0, CMDLoss())]
-    together = train_heads(task, members, recipe)
-    alone = [train_heads(task, [member], recipe)[0] for member in members]
+    config = replace(CONFIG, patience=50, follow_at=follow_at)
+    specs = [NetworkSpec(0), NetworkSpec(1), NetworkSpec(0, 1.0, CMDLoss()), NetworkSpec(1, 1.0, CMDLoss())]
+    together = train_heads(task, specs, config)
+    alone = [train_heads(task, [spec], config)[0] for spec in specs]
     for one, other in zip(together, alone, strict=True):
         assert one.updates == other.updates
         np.testing.assert_array_equal(one.predictions, other.predictions)
@@ -67,8 +67,8 @@ def test_classes_are_balanced_and_the_smaller_domain_repeated():
 
 
 def test_classes_follow_what_each_head_finds_in_the_target():
-    members = [NetworkSpec(seed, 1.0, CMDLoss()) for seed in range(2)]
-    trained = stack(members, replace(RECIPE, optimizer=Optimizer("adam")), n_target=93)
+    specs = [NetworkSpec(seed, 1.0, CMDLoss()) for seed in range(2)]
+    trained = stack(specs, replace(CONFIG, optimizer=Optimizer("adam")), n_target=93)
     trained._target[:, :60] = trained._target[:, :1]  # two thirds of the target are of one class
     for _ in range(100):
         trained.update()
@@ -89,16 +89,16 @@ def test_classes_follow_what_each_head_finds_in_the_target():
 def test_classes_are_followed_once_and_from_the_update_it_is_asked_for(monkeypatch):
     followed = []
     monkeypatch.setattr(object_heads._Stack, "follow", lambda self: followed.append(self))
-    train_heads(make_task()[0], [NetworkSpec(0)], replace(RECIPE, follow_at=7, max_updates=6))
+    train_heads(make_task()[0], [NetworkSpec(0)], replace(CONFIG, follow_at=7, max_updates=6))
     assert followed == []
-    train_heads(make_task()[0], [NetworkSpec(0)], replace(RECIPE, follow_at=7, max_updates=50))
+    train_heads(make_task()[0], [NetworkSpec(0)], replace(CONFIG, follow_at=7, max_updates=50))
     assert len(followed) == 1
 
 
 def test_the_update_is_the_gradient_of_loss_and_distance_of_repeated_rows():
     """Rows that are repeated are computed once; the result is that of computing all."""
-    recipe = replace(RECIPE, dropout=0.0, optimizer=Optimizer("sgd", 0.5, momentum=0.0))
-    trained = stack([NetworkSpec(3, 2.0, CMDLoss())], recipe)
+    config = replace(CONFIG, dropout=0.0, optimizer=Optimizer("sgd", 0.5, momentum=0.0))
+    trained = stack([NetworkSpec(3, 2.0, CMDLoss())], config)
     bottom, bias, top, top_bias = (part.detach().clone().requires_grad_() for part in trained._parameters)
     task, rows = make_task()[0], trained._rows
     source, target = (torch.tensor(sample[0], dtype=torch.float32) for sample in (task.source, task.target))
@@ -112,7 +112,7 @@ def test_the_update_is_the_gradient_of_loss_and_distance_of_repeated_rows():
 
 
 def test_the_learning_rate_decays_with_every_update():
-    trained = stack(recipe=replace(RECIPE, optimizer=Optimizer("sgd", decay=0.5)))
+    trained = stack(config=replace(CONFIG, optimizer=Optimizer("sgd", decay=0.5)))
     rates = []
     for _ in range(3):
         rates.append(trained._optimizer.param_groups[0]["lr"])
@@ -121,18 +121,18 @@ def test_the_learning_rate_decays_with_every_update():
 
 
 def test_dropout_leaves_out_its_part_and_keeps_the_mean():
-    trained = stack([NetworkSpec(0), NetworkSpec(1), NetworkSpec(0)], replace(RECIPE, dropout=0.8))
+    trained = stack([NetworkSpec(0), NetworkSpec(1), NetworkSpec(0)], replace(CONFIG, dropout=0.8))
     hidden = torch.ones(3, 2000, 16)
-    thinned = trained._thinned(hidden)
-    assert thinned.unique().tolist() == pytest.approx([0.0, 5.0])
-    assert (thinned == 0).double().mean() == pytest.approx(0.8, abs=0.01)
-    assert (thinned[0] == thinned[2]).all()  # one seed, one dropout: what differs is the method
-    assert (thinned[0] != thinned[1]).any()
-    assert (trained._thinned(hidden)[0] != thinned[0]).any()
+    dropped = trained._drop(hidden)
+    assert dropped.unique().tolist() == pytest.approx([0.0, 5.0])
+    assert (dropped == 0).double().mean() == pytest.approx(0.8, abs=0.01)
+    assert (dropped[0] == dropped[2]).all()  # one seed, one dropout: what differs is the method
+    assert (dropped[0] != dropped[1]).any()
+    assert (trained._drop(hidden)[0] != dropped[0]).any()
 
 
 def test_views_are_drawn_for_every_update_where_crops_are_wanted():
-    trained = stack(recipe=replace(RECIPE, crops=True), views=4)
+    trained = stack(config=replace(CONFIG, crops=True), views=4)
     rows, number = trained._source, trained._source.shape[1]
     first, second = trained._view(rows), trained._view(rows)
     assert (first != second).any()
@@ -141,7 +141,7 @@ def test_views_are_drawn_for_every_update_where_crops_are_wanted():
     assert (np.bincount(from_views.int().argmax(0), minlength=4) > number // 12).all()
     centre = stack(views=4)
     assert (centre._view(centre._source) == centre._source[0]).all()
-    alone = stack(recipe=replace(RECIPE, crops=True))
+    alone = stack(config=replace(CONFIG, crops=True))
     assert (alone._view(alone._source) == alone._source[0]).all()
 
 
@@ -149,8 +149,8 @@ def test_a_head_that_diverges_is_named():
     task, _ = make_task()
     broken = task._replace(target=np.full_like(task.target, np.nan))
     with pytest.raises(DivergedError, match="left the finite numbers; lower the learning rate"):
-        train_heads(broken, [NetworkSpec(0, 1.0, CMDLoss())], RECIPE)
+        train_heads(broken, [NetworkSpec(0, 1.0, CMDLoss())], CONFIG)
 
 
 def test_updates_are_timed():
-    assert 0 < seconds_per_update(make_task()[0], [NetworkSpec(0)], RECIPE) < 5
+    assert 0 < seconds_per_update(make_task()[0], [NetworkSpec(0)], CONFIG) < 5

@@ -1,29 +1,112 @@
-"""Generated digits: the same for the same seed, of the stated kind, and near enough to house numbers to learn from."""
+"""Generated digits: true shapes, the same images for the same seed, and near enough to house numbers to learn from."""
 
 import itertools
-from pathlib import Path
+import sys
 
-import matplotlib
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import label
 from torch import nn
 
 from momentalign.errors import InvalidInputError
+from momentalign.paper import synthetic_digits
 from momentalign.paper.augmentation import standardize, to_float
 from momentalign.paper.digits_data import load_svhn
 from momentalign.paper.synthetic_digits import (
     BLOCK,
     CELL,
+    FONTS,
+    PENS,
+    REACH,
     SIDE,
-    Dice,
     GlyphBank,
     glyph_bank,
     make_synth_digits,
-    photograph_digits,
     synth_block,
-    synth_blocks,
 )
+
+SQUARE = np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 20.0], [0.0, 20.0]])
+
+
+def points():
+    centres = REACH * ((2 * np.arange(CELL) + 1) / CELL - 1)
+    return np.meshgrid(centres, centres)
+
+
+def holes(cell):
+    """Pieces of the ground that a digit encloses."""
+    return label(cell > 0)[1] - 1
+
+
+def test_distances_to_a_box_are_exact_and_negative_inside():
+    distance, width = synthetic_digits._printed([SQUARE])
+    x, y = points()
+    beyond_x, beyond_y = np.abs(x) - 0.25, np.abs(y) - 0.5
+    outside = np.hypot(np.maximum(beyond_x, 0), np.maximum(beyond_y, 0))
+    np.testing.assert_allclose(distance, outside + np.minimum(np.maximum(beyond_x, beyond_y), 0), atol=1e-12)
+    assert width == 0.5
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_a_contour_the_other_way_round_is_a_hole_whatever_the_first_one_does(turn):
+    hole = SQUARE[::-1] / 2 + [2.5, 5.0]
+    distance, _ = synthetic_digits._printed([SQUARE[::turn], hole[::turn]])
+    assert distance[CELL // 2, CELL // 2] > 0
+    assert holes(distance) == 1
+
+
+def test_digits_stand_upright_as_rows_of_an_image():
+    corner = np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
+    x, y = points()
+    distance, _ = synthetic_digits._printed([corner])
+    inside = distance < 0
+    assert y[inside].mean() < -0.1
+    assert x[inside].mean() < -0.1
+
+
+def test_strokes_of_a_pen_have_its_width_and_reach_height_one():
+    distance, width = synthetic_digits._drawn([np.array([[0.0, -0.5], [0.0, 0.5]])], 0.1)
+    x, y = points()
+    np.testing.assert_allclose(distance, np.hypot(x, np.maximum(np.abs(y) - 0.4, 0)) - 0.1, atol=1e-12)
+    assert width == pytest.approx(0.2)
+
+
+def test_every_digit_fills_its_height_and_its_width():
+    bank = glyph_bank()
+    assert len(bank.widths) == len(FONTS) + len(PENS) * 2
+    assert bank.distances.dtype == bank.widths.dtype == np.float32
+    x, y = points()
+    edge = 2 * REACH / CELL + 0.01
+    for cell, width in zip(bank.distances.reshape(-1, CELL, CELL), bank.widths.ravel(), strict=True):
+        assert np.abs(y[cell < 0]).max() == pytest.approx(0.5, abs=edge)
+        assert np.abs(x[cell < 0]).max() == pytest.approx(width / 2, abs=edge)
+
+
+def test_digits_have_the_holes_they_should_have():
+    found = np.array([[holes(cell) for cell in font] for font in glyph_bank().distances])
+    # Not in every font: there are open fours, and hairlines fall between the points of a cell.
+    assert ((found == [1, 0, 0, 0, 1, 0, 1, 0, 2, 1]).mean(axis=0) > 0.7).all()
+
+
+def test_without_matplotlib_the_remedy_is_named(monkeypatch):
+    glyph_bank.cache_clear()
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install momentalign\[deep\]"):
+        glyph_bank()
+
+
+def test_blur_has_the_stated_width_and_keeps_a_constant_image_up_to_its_border():
+    sharp = torch.zeros(2, 1, 31, 31)
+    sharp[..., 15, 15] = 1
+    blurred = synthetic_digits._blur(sharp, torch.tensor([1.5, 3.0]))[:, 0]
+    square = (torch.arange(31.0) - 15) ** 2
+    for image, width in zip(blurred, (1.5, 3.0), strict=True):
+        assert (image.sum(1) @ square).sqrt() == pytest.approx(width, rel=1e-2)
+        assert (image.sum(0) @ square).sqrt() == pytest.approx(width, rel=1e-2)
+    flat = torch.full((2, 3, 12, 12), 0.7)
+    torch.testing.assert_close(synthetic_digits._blur(flat, torch.tensor([0.0, 5.0])), flat)
+
 
 # What the first block of seed 0 began with when the generator was written.
 LABELS = [6, 3, 0, 6, 6, 6, 9, 6, 8, 7, 1, 0]
@@ -32,14 +115,14 @@ MEANS = [125.31, 177.47, 131.13, 108.83, 133.58, 181.61]
 
 @pytest.fixture(scope="module")
 def digits():
-    return make_synth_digits(2000, seed=3)
+    return make_synth_digits(1000, seed=3)
 
 
 def test_images_are_bytes_in_three_colours_with_their_digits(digits):
-    assert digits.images.shape == (2000, 3, SIDE, SIDE)
+    assert digits.images.shape == (1000, 3, SIDE, SIDE)
     assert digits.images.dtype == np.uint8
     assert digits.labels.dtype == np.int64
-    assert np.bincount(digits.labels, minlength=10).tolist() == pytest.approx([200] * 10, rel=0.25)
+    assert np.bincount(digits.labels, minlength=10).tolist() == pytest.approx([100] * 10, rel=0.35)
     assert digits.images.std(axis=(1, 2, 3)).min() > 1
 
 
@@ -56,12 +139,10 @@ def test_threads_change_nothing(digits):
     np.testing.assert_array_equal(parallel.labels, digits.labels)
 
 
-def test_blocks_are_the_parts_of_the_set_and_begin_anywhere(digits):
-    blocks = list(itertools.islice(synth_blocks(seed=3, start=2), 2))
-    for number, block in enumerate(blocks, start=2):
-        place = slice(number * BLOCK, (number + 1) * BLOCK)
-        np.testing.assert_array_equal(block.images, digits.images[place])
-        np.testing.assert_array_equal(block.labels, digits.labels[place])
+def test_blocks_are_the_parts_of_the_set(digits):
+    block, own = synth_block(2, seed=3), slice(2 * BLOCK, 3 * BLOCK)
+    np.testing.assert_array_equal(block.images, digits.images[own])
+    np.testing.assert_array_equal(block.labels, digits.labels[own])
 
 
 def test_other_seeds_and_other_blocks_give_other_images():
@@ -77,19 +158,16 @@ def test_the_same_seed_gives_the_images_it_gave_before():
     assert block.images[:6].mean(axis=(1, 2, 3)).tolist() == pytest.approx(MEANS, abs=0.5)
 
 
-def test_more_fonts_change_the_images_but_not_the_digits():
-    font = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSansMono.ttf"
-    plain, more = synth_block(0), synth_block(0, fonts=[font])
-    np.testing.assert_array_equal(plain.labels, more.labels)
-    assert not (plain.images == more.images).all()
-
-
 def only_seven():
     """A font whose seven is a black box and whose other digits are invisible."""
-    place = 0.8 * ((2 * np.arange(CELL) + 1) / CELL - 1)
+    points = REACH * ((2 * np.arange(CELL) + 1) / CELL - 1)
     distances = np.full((1, 10, CELL, CELL), 1.0, np.float32)
-    distances[0, 7] = np.maximum(np.abs(place) - 0.3, np.abs(place[:, None]) - 0.5)
+    distances[0, 7] = np.maximum(np.abs(points) - 0.3, np.abs(points[:, None]) - 0.5)
     return GlyphBank(distances, np.full((1, 10), 0.6, np.float32))
+
+
+def photograph(count, bank):
+    return synthetic_digits._photograph(synthetic_digits._Dice(np.random.default_rng(0), count), bank)
 
 
 def contrast(part, ground):
@@ -97,7 +175,7 @@ def contrast(part, ground):
 
 
 def test_the_label_is_the_digit_in_the_middle_and_neighbours_stand_on_both_sides():
-    images, labels = photograph_digits(Dice(np.random.default_rng(0), 6000, torch.device("cpu")), only_seven())
+    images, labels = photograph(3000, only_seven())
     images, seven = images.numpy(), labels.numpy() == 7
     middle, ground = images[..., 13:19, 13:19], images[..., :2, 13:19]
     assert contrast(middle[seven], ground[seven]) > 2 * contrast(middle[~seven], ground[~seven])
@@ -107,8 +185,8 @@ def test_the_label_is_the_digit_in_the_middle_and_neighbours_stand_on_both_sides
         np.abs(side.mean(axis=(2, 3)) - middle[~seven].mean(axis=(2, 3))).max(axis=1) > 0.1
         for side in (others[..., 13:19, :3], others[..., 13:19, 29:])
     )
-    assert left.mean() == pytest.approx(0.04, abs=0.008)
-    assert right.mean() == pytest.approx(left.mean(), rel=0.2)
+    assert left.mean() == pytest.approx(0.04, abs=0.012)
+    assert right.mean() == pytest.approx(left.mean(), rel=0.3)
 
 
 @pytest.mark.parametrize("size", [0, -5])
@@ -123,21 +201,12 @@ def test_negative_seeds_and_blocks_are_refused(block, seed):
         synth_block(block, seed=seed)
 
 
-@pytest.mark.gpu
-def test_the_gpu_draws_the_same_images():
-    there, here = synth_block(4, seed=2, device="cuda"), synth_block(4, seed=2)
-    np.testing.assert_array_equal(there.labels, here.labels)
-    apart = np.abs(there.images.astype(int) - here.images)
-    # A pixel exactly between two digits may fall to either.
-    assert (apart > 1).mean() < 1e-5
-
-
 def test_grounds_have_all_colours_and_digits_can_be_told_from_them():
-    images, _ = photograph_digits(Dice(np.random.default_rng(0), 2000, torch.device("cpu")), only_seven())
+    images, _ = photograph(2000, only_seven())
     corner = images[..., :2, :2].mean(dim=(2, 3))
     assert corner.quantile(0.1, dim=0).max() < 0.2
     assert corner.quantile(0.9, dim=0).min() > 0.8
-    digits = photograph_digits(Dice(np.random.default_rng(0), 2000, torch.device("cpu")), glyph_bank())[0]
+    digits = photograph(2000, glyph_bank())[0]
     apart = (digits.amax(dim=(2, 3)) - digits.amin(dim=(2, 3))).amax(dim=1)
     assert (apart > 0.25).float().mean() > 0.99
 
@@ -153,7 +222,7 @@ def test_a_plain_network_trained_on_it_reads_most_house_numbers():
         *(nn.Flatten(), nn.Linear(96 * 16, 10)),
     )
     optimizer = torch.optim.Adam(network.parameters(), 2e-3)
-    for block in itertools.islice(synth_blocks(seed=1), 80):
+    for block in (synth_block(number, seed=1) for number in range(80)):
         loss = nn.functional.cross_entropy(network(_grey(block.images)), torch.from_numpy(block.labels))
         optimizer.zero_grad()
         loss.backward()

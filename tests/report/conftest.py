@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from momentalign.paper.tables import DIGIT_TASKS
+from momentalign.paper.tables import DIGITS
 
 HIDDEN, CLASSES, ROWS, ORDERS = 15, 3, 639, 5
 DIGIT_METHODS = {"cnn": "CNN", "coral": "CORAL", "cmd": "CMD", "cv-cmd": "CV-CMD"}
@@ -171,7 +171,7 @@ def digit_column(random: np.random.Generator, title: str, level: float, samples:
     }
 
 
-def make_digits(*methods: str, tasks: tuple[str, ...] = DIGIT_TASKS, **sizes: int) -> dict[str, Any]:
+def make_digits(*methods: str, tasks: tuple[str, ...] = DIGITS.tasks, **sizes: int) -> dict[str, Any]:
     random = np.random.default_rng(5)
     samples = {task: digit_samples(random, **sizes) for task in tasks}
     levels = np.linspace(0.5, 0.8, len(methods)).round(2).tolist()

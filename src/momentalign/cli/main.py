@@ -1,27 +1,20 @@
-"""The root of the command line: version, help, errors as one line, and the demo."""
+"""The root of the command line: version, help, and errors as one line."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from pathlib import Path
 from typing import Annotated, NoReturn, TextIO
 
 import typer
 
-from momentalign.cli.datasets import datasets
-from momentalign.cli.reproduce import reproduce
+from momentalign.cli.paper import datasets, demo, reproduce
 from momentalign.cli.results import (
     INTERRUPTED,
-    Browser,
-    FirstSeed,
-    Out,
-    Seeds,
     came_of_interruption,
     hear_termination,
     help_if_alone,
     interrupted_code,
-    show_artificial,
 )
 from momentalign.cli.tables import diagnose, fit, predict
 
@@ -37,6 +30,7 @@ app = typer.Typer(
 app.command()(diagnose)
 app.command()(fit)
 app.command()(predict)
+app.command()(demo)
 app.add_typer(datasets, name="datasets")
 app.add_typer(reproduce, name="reproduce")
 
@@ -117,22 +111,3 @@ def root(
 ) -> None:
     """Unsupervised domain adaptation by moment alignment: train where there are labels, work where there are none."""
     help_if_alone(context)
-
-
-@app.command()
-def demo(
-    seeds: Seeds = 5,
-    first_seed: FirstSeed = 0,
-    data_seed: Annotated[int, typer.Option(min=0, help="Seed of the generated data.")] = 0,
-    out: Out = Path("momentalign-demo.html"),
-    open_page: Browser = None,
-) -> None:
-    """Generate two shifted domains, train a plain and a moment-aligned network, and show both as one page.
-
-    Examples: momentalign demo; momentalign demo --seeds 3 --out page.html --no-open
-    """
-    from momentalign.paper.artificial import PAPER
-    from momentalign.paper.problems import make_artificial
-
-    problem, networks = make_artificial(data_seed), range(first_seed, first_seed + seeds)
-    show_artificial(problem, PAPER, networks, out, open_page, data="generated", data_seed=data_seed)

@@ -33,7 +33,6 @@ __all__ = [
     "open_journal",
     "refuse_to_replace",
     "say",
-    "show_artificial",
     "show_page",
     "write_results",
 ]
@@ -107,26 +106,6 @@ def counted(title: str) -> Iterator[Any]:
 
     with progress_bar(title, verbose=int(sys.stderr.isatty())) as progress:
         yield progress
-
-
-def show_artificial(
-    problem: Any, setting: Any, seeds: range, out: Path, open_page: bool | None, *, data: str, data_seed: int | None
-) -> None:
-    """Train on the artificial problem, say what came out and write its page."""
-    from momentalign.paper.artificial import run
-    from momentalign.paper.artificial_page import artificial_page, figure_3, figure_4
-    from momentalign.progress import epoch_bar
-
-    with epoch_bar("training", verbose=int(sys.stderr.isatty())) as progress:
-        result = run(problem, setting, seeds=seeds, data=data, data_seed=data_seed, progress=progress)
-    median = result["median"]
-    nn, mann = 100 * median["nn_accuracy"], 100 * median["mann_accuracy"]
-    typer.echo(
-        f"target accuracy, median of {len(seeds)}: plain network {nn:.1f} %, moment-aligned network {mann:.1f} %"
-    )
-    typer.echo(result["sentence"])
-    figures = {"figure_3.svg": figure_3(result), "figure_4.svg": figure_4(result)} if data == "authors" else {}
-    write_results(result, artificial_page(result), out, open_page, figures=figures)
 
 
 def write_results(

@@ -1,6 +1,6 @@
-"""The artificial example of Section 6.2: a network of 15 units, plain and with aligned moments, over several seeds.
+"""The artificial example of Section 6.2: a network of 15 units, plain (NN) and with aligned moments (MANN).
 
-A plain network (NN) trains for two thirds of the time; from there it goes on plain, or with the CMD (MANN).
+A plain network trains for two thirds of the time; from there it continues plain, or with the CMD, for several seeds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from momentalign.progress import EpochReport
 from momentalign.training.config import NetworkSpec, Optimizer, OptimizerName, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import train_stack
 
-__all__ = ["OURS", "PAPER", "SETTINGS", "Setting", "find_setting", "label_free_score", "run", "train"]
+__all__ = ["OWN", "PAPER", "Pair", "Setting", "find_setting", "label_free_score", "run", "train"]
 
 # What the paper prints, of one run.
 PAPER_FIGURES = {"nn_accuracy": 0.867, "mann_accuracy": 0.997, "nn_units_different": 13, "mann_units_different": 5}
@@ -51,32 +51,27 @@ class Setting:
     weight: float = 1.0
     n_moments: int = 5
 
-    def plain_recipe(self) -> TrainingConfig:
-        """Return the recipe of the NN, both stages in one; the weights at the end of the first are among the kept."""
+    def plain_config(self) -> TrainingConfig:
+        """Return how the NN trains, both stages in one; the weights at the end of the first are kept."""
         most = max(self.plain_epochs // POINTS, 1)
         step = max(divisor for divisor in range(1, most + 1) if self.plain_epochs % divisor == 0)
-        return self._recipe(Optimizer(self.optimizer), self.plain_epochs + self.aligned_epochs, step)
+        return self._config(Optimizer(self.optimizer), self.plain_epochs + self.aligned_epochs, step)
 
-    def aligned_recipe(self) -> TrainingConfig:
-        """Return the recipe of the MANN's own stage."""
+    def aligned_config(self) -> TrainingConfig:
+        """Return how the MANN trains in its own stage."""
         optimizer = Optimizer(self.aligned_optimizer, self.aligned_learning_rate)
-        return self._recipe(optimizer, self.aligned_epochs, max(self.aligned_epochs // POINTS, 1))
+        return self._config(optimizer, self.aligned_epochs, max(self.aligned_epochs // POINTS, 1))
 
-    def _recipe(self, optimizer: Optimizer, epochs: int, step: int) -> TrainingConfig:
+    def _config(self, optimizer: Optimizer, epochs: int, step: int) -> TrainingConfig:
         """Full batches, no early stopping, the weights of every `step` epochs kept."""
         return TrainingConfig(
-            hidden=(self.hidden,),
-            optimizer=optimizer,
-            batch_size=None,
-            max_epochs=epochs,
-            patience=None,
-            keep="last",
+            hidden=(self.hidden,), optimizer=optimizer, batch_size=None, max_epochs=epochs, patience=None, keep="last",
             snapshot_every=step,
-        )
+        )  # fmt: skip
 
 
 PAPER = Setting("paper", "The paper's protocol: Adadelta with full batches throughout, CMD with weight 1.")
-OURS = Setting(
+OWN = Setting(
     "momentalign",
     "The paper's first stage, then few steps of gradient descent with momentum and CMD with weight 3: of the "
     "candidates the one with the lowest label-free score.",
@@ -85,7 +80,7 @@ OURS = Setting(
     aligned_learning_rate=0.003,
     weight=3.0,
 )
-SETTINGS = (PAPER, OURS)
+SETTINGS = (PAPER, OWN)
 
 
 def find_setting(name: str) -> Setting:
@@ -112,39 +107,27 @@ def train(
     *,
     progress: Callable[[EpochReport], None] | None = None,
 ) -> list[Pair]:
-    """Train NN and MANN for each seed, each of the two as one stack; no target label is looked at."""
+    """Train NN and MANN for each seed, each of the two as one stack; no target label is used."""
     task = Task(
         problem.source.astype(np.float32), problem.source_labels, problem.target.astype(np.float32), n_classes=3
     )
     seeds = list(seeds)
     plain, aligned = setting.plain_epochs, setting.aligned_epochs
-    nets = train_stack(
-        task,
-        setting.plain_recipe(),
-        [NetworkSpec(seed) for seed in seeds],
-        n_jobs=-1,
-        progress=_part(progress, 0, plain + 2 * aligned),
-    )
-    members = [
-        NetworkSpec(seed, setting.weight, CMDLoss(setting.n_moments), initial=net.snapshots[plain])
-        for seed, net in zip(seeds, nets, strict=True)
+
+    def after(earlier: int) -> Callable[[EpochReport], None] | None:
+        """The progress of one stage as a part of the whole."""
+        if progress is None:
+            return None
+        total = plain + 2 * aligned
+        return lambda report: progress(report._replace(epoch=earlier + report.epoch, max_epochs=total))
+
+    nns = train_stack(task, setting.plain_config(), [NetworkSpec(seed) for seed in seeds], n_jobs=-1, progress=after(0))
+    specs = [
+        NetworkSpec(seed, setting.weight, CMDLoss(setting.n_moments), initial=nn.snapshots[plain])
+        for seed, nn in zip(seeds, nns, strict=True)
     ]
-    manns = train_stack(
-        task,
-        setting.aligned_recipe(),
-        members,
-        n_jobs=-1,
-        progress=_part(progress, plain + aligned, plain + 2 * aligned),
-    )
-    return [Pair(*parts) for parts in zip(seeds, nets, manns, strict=True)]
-
-
-def _part(
-    progress: Callable[[EpochReport], None] | None, before: int, total: int
-) -> Callable[[EpochReport], None] | None:
-    if progress is None:
-        return None
-    return lambda report: progress(report._replace(epoch=before + report.epoch, max_epochs=total))
+    manns = train_stack(task, setting.aligned_config(), specs, n_jobs=-1, progress=after(plain + aligned))
+    return [Pair(*parts) for parts in zip(seeds, nns, manns, strict=True)]
 
 
 def run(
@@ -156,12 +139,13 @@ def run(
     data_seed: int | None = None,
     progress: Callable[[EpochReport], None] | None = None,
 ) -> dict[str, Any]:
-    """Train, evaluate and describe the experiment as plain JSON; ``report.artificial`` draws it."""
+    """Train and evaluate, and return plain JSON, which :mod:`~momentalign.paper.artificial_page` draws."""
     began = time.perf_counter()
     pairs = train(problem, setting, seeds, progress=progress)
     runs = [_figures(problem, setting, pair) for pair in pairs]
     median = {key: float(np.median([figures[key] for figures in runs])) for key in ("nn_accuracy", "mann_accuracy")}
-    shown = pairs[_nearest([figures["mann_accuracy"] for figures in runs], median["mann_accuracy"])]
+    distances = [abs(figures["mann_accuracy"] - median["mann_accuracy"]) for figures in runs]
+    shown = pairs[int(np.argmin(distances))]
     return {
         "kind": "artificial",
         "data": data,
@@ -177,10 +161,6 @@ def run(
         "seconds": round(time.perf_counter() - began, 2),
         "versions": {name: version(name) for name in ("momentalign", "numpy", "scipy", "torch")},
     }
-
-
-def _nearest(values: Sequence[float], middle: float) -> int:
-    return int(np.argmin(np.abs(np.array(values) - middle)))
 
 
 def _points(points: NDArray[np.float64], labels: NDArray[np.intp]) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""The page of the artificial example: what moment alignment changes in a network small enough to see whole.
-
-Stands for Section 6.2 with Figs. 3 and 4 of Zellinger et al. (2019).
-"""
+"""The page of the artificial example (Section 6.2, Figures 3 and 4): a network small enough to see whole."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ def artificial_page(result: Result) -> str:
         Section("Every seed", _seeds(result)),
         Section("How this was made", _making(result)),
     ]
-    return render_page("The artificial example", _headline(result), sections, numbers=_numbers(result))
+    return render_page("The artificial example", _headline(result), sections, numbers=_facts(result))
 
 
 def figure_3(result: Result) -> str:
@@ -79,7 +76,7 @@ def figure_4(result: Result) -> str:
 
 
 def _headline(result: Result) -> str:
-    """Return the one sentence that says what was found."""
+    """The one sentence that says what was found."""
     before, after = result["median"]["nn_accuracy"], result["median"]["mann_accuracy"]
     change = f"from {percent(before)} to {percent(after)}"
     if percent(before) == percent(after):
@@ -92,8 +89,8 @@ def _headline(result: Result) -> str:
     )
 
 
-def _numbers(result: Result) -> list[Fact]:
-    """Return the numbers to remember."""
+def _facts(result: Result) -> list[Fact]:
+    """The values to remember."""
     median = result["median"]
     units = [_median(result, f"{name}_units_different") for name in NAMES]
     distances = [_median(result, f"{name}_cmd") for name in NAMES]
@@ -109,7 +106,7 @@ def _numbers(result: Result) -> list[Fact]:
 
 
 def _notes(result: Result) -> list[str]:
-    """Return the paper's accuracies and units, where it has any on these data."""
+    """The paper's accuracies and units, where it has any on these data."""
     paper = result["paper"]
     if paper is None:
         return [_medians(result)] * 3
@@ -118,7 +115,7 @@ def _notes(result: Result) -> list[str]:
 
 
 def _boundaries(result: Result) -> list[Markup]:
-    """Return both panels of Fig. 3 and the key that shows and hides their layers."""
+    """Both panels of Fig. 3 and the key that shows and hides their layers."""
     plus = [marks([10 + 18 * i], [7], stroke, f"ma-stroke ma-class-{i}") for i, stroke in enumerate(MARKS)]
     region = path("M2 1h20v12h-20z", "ma-stroke ma-class-0")
     signs = [
@@ -127,7 +124,7 @@ def _boundaries(result: Result) -> list[Markup]:
         Sign(marks([12], [7], RING, "ma-ring"), "misclassified target point", "mistakes"),
         Sign(region, "region of a class", "regions"),
     ]
-    panels = [figure(_panel(result, name), words, note=_accuracy(result, name)) for name, words in NAMES.items()]
+    panels = [figure(_panel(result, name), title, note=_accuracy(result, name)) for name, title in NAMES.items()]
     return [
         text(f"Seed {result['shown']['seed']}, the run at the median. Target labels were used for counting only."),
         toggles(signs),
@@ -136,36 +133,38 @@ def _boundaries(result: Result) -> list[Markup]:
 
 
 def _orders(result: Result) -> list[Markup]:
-    """Return the terms of the discrepancy before and after."""
+    """The terms of the discrepancy before and after."""
     before, after = (result["shown"][name]["cmd_terms"] for name in NAMES)
     names = ["1, mean", "2, variance", *(str(order) for order in range(3, len(before) + 1))][: len(before)]
     title = "Terms of the central moment discrepancy by order: " + "; ".join(
         f"order {name}: {a:.4f} before, {b:.4f} after" for name, a, b in zip(names, before, after, strict=True)
     )
-    words = (
+    lead = (
         "The discrepancy is a sum over orders: the difference of means first, then of central moments about each mean."
     )
     signs = [Sign(path("M2 2h20v10h-20z", f"ma-bar ma-{name}"), long) for name, long in NAMES.items()]
     caption = f"Sum {sum(before):.3f} without alignment, {sum(after):.3f} with it"
     groups = [BarGroup(name, pair) for name, *pair in zip(names, before, after, strict=True)]
     picture = bars(groups, css=("ma-nn", "ma-mann"), title=title)
-    return [text(words), key(signs), figure(picture, caption, narrow=True)]
+    return [text(lead), key(signs), figure(picture, caption, narrow=True)]
 
 
 def _training(result: Result) -> list[Markup]:
-    """Return loss, distance and accuracy over epochs."""
+    """Loss, distance and accuracy over epochs."""
     shared = f"{result['setting']['plain_epochs']:,}"
-    words = f"Both networks share the first {shared} epochs; the dotted rule marks where they part."
+    lead = f"Both networks share the first {shared} epochs; the dotted rule marks where they part."
+    signs = [Sign(line([2, 22], [7, 7], f"ma-line ma-{name}"), title) for name, title in NAMES.items()]
+    signs.append(Sign(line([2, 22], [7, 7], "ma-line ma-dashed ma-source"), "accuracy on the source"))
     charts = [
         figure(_history(result, "source_loss", "Loss over epochs"), "Source loss"),
         figure(_history(result, "distance", "Discrepancy over epochs"), "Central moment discrepancy"),
         figure(_accuracies(result), "Accuracy"),
     ]
-    return [text(words), key(_network_signs()), row(charts, least="19rem")]
+    return [text(lead), key(signs), row(charts, least="19rem")]
 
 
 def _seeds(result: Result) -> list[Markup]:
-    """Return all runs as a strip and as a table."""
+    """All runs as a strip and as a table."""
     strips = [_strip(result, name) for name in NAMES]
     title = "Target accuracy of every run: " + "; ".join(f"{one.name} median {percent(one.median)}" for one in strips)
     signs = [
@@ -183,23 +182,15 @@ def _seeds(result: Result) -> list[Markup]:
 
 
 def _runs(result: Result) -> Markup:
-    """Return the table of runs with their medians below."""
-    columns = [
-        "Seed",
-        "NN accuracy",
-        "MANN accuracy",
-        "NN units differing",
-        "MANN units differing",
-        "NN CMD",
-        "MANN CMD",
-    ]
+    """The table of runs with their medians below."""
+    columns = ["Seed", *(f"{name.upper()} {what}" for what in ("accuracy", "units differing", "CMD") for name in NAMES)]
     rows = [[Cell(str(run["seed"]), run["seed"]), *_figures(run)] for run in result["runs"]]
     middle = {name: _median(result, name) for name in result["runs"][0] if name != "seed"} | dict(result["median"])
     return table("All runs", columns, rows, footer=[Cell("Median"), *_figures(middle)])
 
 
 def _making(result: Result) -> list[Markup]:
-    """Return setting, versions and the comparison with the paper's one run."""
+    """Setting, versions and the comparison with the paper's one run."""
     setting = result["setting"]
     data = "the authors' points" if result["data"] == "authors" else f"generated points, seed {result['data_seed']}"
     network = f"{setting['hidden']} sigmoid hidden units, softmax, {setting['optimizer']}"
@@ -214,7 +205,7 @@ def _making(result: Result) -> list[Markup]:
                 ("Network", network),
                 ("Epochs", epochs),
                 ("Alignment", f"{setting['n_moments']} moments, weight {setting['weight']:g}"),
-                ("Runs", f"{_seed_words(result)} in {result['seconds']:.1f} seconds"),
+                ("Runs", f"{_seeds_text(result)} in {result['seconds']:.1f} seconds"),
                 ("Versions", version_words(result["versions"])),
                 ("Paper", PAPER),
             ]
@@ -224,36 +215,32 @@ def _making(result: Result) -> list[Markup]:
 
 
 def _comparison(result: Result) -> Markup:
-    """Return the paper's one run beside ours."""
-    rows = []
+    """The paper's one run beside the medians here."""
+    rows, median = [], result["median"]
     for name in NAMES:
-        ours, paper = _median(result, f"{name}_units_different"), result["paper"][f"{name}_units_different"]
-        rows.append([Cell(f"{name.upper()} accuracy on the target"), *_pair(result, f"{name}_accuracy")])
-        rows.append([Cell(f"{name.upper()} units differing"), Cell(str(paper), paper), Cell(f"{ours:g}", ours)])
+        units, paper = _median(result, f"{name}_units_different"), result["paper"][f"{name}_units_different"]
+        accuracies = [Cell(percent(v[f"{name}_accuracy"]), v[f"{name}_accuracy"]) for v in (result["paper"], median)]
+        rows.append([Cell(f"{name.upper()} accuracy on the target"), *accuracies])
+        rows.append([Cell(f"{name.upper()} units differing"), Cell(str(paper), paper), Cell(f"{units:g}", units)])
     columns = ["", "Paper, one run", f"Here, {_medians(result)}"]
     return table("Beside the paper", columns, rows, sortable=False)
 
 
-def _pair(result: Result, name: str) -> list[Cell]:
-    """Return the paper's accuracy and our median."""
-    return [Cell(percent(values[name]), values[name]) for values in (result["paper"], result["median"])]
-
-
 def _figures(run: Mapping[str, float]) -> list[Cell]:
-    """Return the cells of one run after its name."""
+    """The cells of one run after its name."""
     accuracies = [Cell(percent(run[f"{name}_accuracy"]), run[f"{name}_accuracy"]) for name in NAMES]
     units = [Cell(f"{run[f'{name}_units_different']:g}", run[f"{name}_units_different"]) for name in NAMES]
     return [*accuracies, *units, *(Cell(f"{run[f'{name}_cmd']:.3f}", run[f"{name}_cmd"]) for name in NAMES)]
 
 
 def _panel(result: Result, name: str) -> Picture:
-    """Return one panel of Fig. 3."""
+    """One panel of Fig. 3."""
     title = f"Decision boundaries over both domains, {NAMES[name]}: {_accuracy(result, name)}"
     return boundary_panel(result["shown"][name]["weights"], result["source"], result["target"], title)
 
 
 def _history(result: Result, name: str, title: str) -> Picture:
-    """Return one quantity of both networks over epochs."""
+    """One quantity of both networks over epochs."""
     history = result["shown"]["history"]
     series = [Curve(history[network]["epoch"], history[network][name], f"ma-{network}") for network in NAMES]
     top = 1.05 * max(float(np.nanmax(np.asarray(curve.y, dtype=float))) for curve in series)
@@ -263,7 +250,7 @@ def _history(result: Result, name: str, title: str) -> Picture:
 
 
 def _accuracies(result: Result) -> Picture:
-    """Return source and target accuracy of both networks over epochs."""
+    """Source and target accuracy of both networks over epochs."""
     history = result["shown"]["history"]
     series = [
         Curve(history[network]["epoch"], history[network][f"{domain}_accuracy"], f"ma-{network}{dash}")
@@ -282,17 +269,11 @@ def _ends(title: str, series: Sequence[Curve]) -> str:
 
 
 def _strip(result: Result, name: str) -> Strip:
-    """Return the accuracies of one network over all runs."""
+    """The accuracies of one network over all runs."""
     column = f"{name}_accuracy"
     values = [run[column] for run in result["runs"]]
     paper = None if result["paper"] is None else result["paper"][column]
     return Strip(name.upper(), values, result["median"][column], paper, f"ma-{name}")
-
-
-def _network_signs() -> list[Sign]:
-    """Return the key of both networks."""
-    solid = [Sign(line([2, 22], [7, 7], f"ma-line ma-{name}"), words) for name, words in NAMES.items()]
-    return [*solid, Sign(line([2, 22], [7, 7], "ma-line ma-dashed ma-source"), "accuracy on the source")]
 
 
 def _accuracy(result: Result, name: str) -> str:
@@ -306,16 +287,16 @@ def _arrow(before: object, after: object) -> str:
 
 
 def _median(result: Result, column: str) -> float:
-    """Return the median of one column over all runs."""
+    """The median of one column over all runs."""
     return float(np.median([run[column] for run in result["runs"]]))
 
 
 def _medians(result: Result) -> str:
     """Say over how many seeds the medians go."""
-    words = _seed_words(result)
-    return words if len(result["runs"]) == 1 else f"median of {words}"
+    seeds = _seeds_text(result)
+    return seeds if len(result["runs"]) == 1 else f"median of {seeds}"
 
 
-def _seed_words(result: Result) -> str:
+def _seeds_text(result: Result) -> str:
     """Say how many seeds ran."""
     return "one seed" if len(result["runs"]) == 1 else f"{len(result['runs'])} seeds"

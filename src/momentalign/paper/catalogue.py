@@ -1,8 +1,7 @@
-"""Catalogue of benchmark files: what each is, its licence, where it is looked for, and whether it is what it should be.
+"""The data sets of the paper (Section 6.1): what each file is, its licence, its digest, and where it is found.
 
-Section 6.1 of Zellinger et al. (2019) lists the data sets. Nothing is downloaded here; files are found in the folder
-given as ``--data DIR`` or in ``MOMENTALIGN_DATA``, and their SHA-256 is checked before they are read. The addresses are
-those of the public originals, which :mod:`momentalign.paper.originals` gets.
+Files are looked for in the folder given as ``--data DIR`` or in ``MOMENTALIGN_DATA``, and their SHA-256 is checked
+before they are read. :mod:`momentalign.paper.originals` downloads the public originals.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 
@@ -25,13 +25,16 @@ __all__ = [
     "OFFICE_IMAGES",
     "PHOTOGRAPHS",
     "REVIEWS",
+    "SVHN_ORIGINALS",
     "SVHN_TEST",
     "SVHN_TRAIN_A",
     "SVHN_TRAIN_B",
     "BenchmarkFile",
     "DataSet",
     "Original",
+    "check_sha256",
     "data_folder",
+    "file_sha256",
     "find_data_set",
     "find_file",
 ]
@@ -39,11 +42,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class BenchmarkFile:
-    """A file of numbers that some experiment needs.
-
-    `rebuilt_sha256` is the digest of what :mod:`momentalign.paper.originals` makes of the public originals; None where
-    it makes nothing.
-    """
+    """A file that an experiment reads; `rebuilt_sha256` is the digest of the one rebuilt from the public originals."""
 
     name: str
     sha256: str
@@ -60,14 +59,18 @@ class Original:
     url: str
     sha256: str | None = None
 
+    @property
+    def name(self) -> str:
+        """The last part of the address."""
+        return urlsplit(self.url).path.rpartition("/")[2]
+
 
 @dataclass(frozen=True)
 class DataSet:
     """What ``momentalign datasets`` knows under one name.
 
-    Either `files` are here or `kept`, the originals as they lie in the folder; `counts` says how many names a pattern
-    of theirs must find, and `labels` the SHA-256 of the digits in a list of labels, one byte each. `note` is what a
-    user has to know before.
+    A folder holds either `files` or `kept`, the originals as published. Of originals without a known digest, `counts`
+    says how many paths a pattern must match, and `labels` the SHA-256 of the digits in a list of labels, one byte each.
     """
 
     name: str
@@ -194,13 +197,31 @@ CATALOGUE = (
 """Every known file, in the order of the paper's sections."""
 
 
-def _raw(place: str, *names: str) -> tuple[Original, ...]:
-    return tuple(Original(f"https://raw.githubusercontent.com/{place}/{name}") for name in names)
+def _raw(folder: str, *names: str) -> tuple[Original, ...]:
+    return tuple(Original(f"https://raw.githubusercontent.com/{folder}/{name}") for name in names)
 
 
-def _whole(repository: str, commit: str) -> tuple[Original, ...]:
+def _archive(repository: str, commit: str) -> tuple[Original, ...]:
     return (Original(f"https://codeload.github.com/{repository}/tar.gz/{commit}"),)
 
+
+# The digests that TensorFlow Datasets and others publish.
+_MNIST_ORIGINALS = tuple(
+    Original(f"https://ossci-datasets.s3.amazonaws.com/mnist/{name}-ubyte.gz", sha256)
+    for name, sha256 in (
+        ("train-images-idx3", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
+        ("train-labels-idx1", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
+        ("t10k-images-idx3", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
+        ("t10k-labels-idx1", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
+    )
+)
+SVHN_ORIGINALS = {
+    split: Original(f"http://ufldl.stanford.edu/housenumbers/{split}_32x32.mat", sha256)
+    for split, sha256 in (
+        ("train", "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8"),
+        ("test", "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b"),
+    )
+}
 
 DATA_SETS = (
     DataSet(
@@ -231,54 +252,23 @@ DATA_SETS = (
         MNIST.what,
         MNIST.licence,
         (MNIST,),
-        # The digests TensorFlow Datasets and others publish.
-        (
-            Original(
-                "https://ossci-datasets.s3.amazonaws.com/mnist/train-images-idx3-ubyte.gz",
-                "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            ),
-            Original(
-                "https://ossci-datasets.s3.amazonaws.com/mnist/train-labels-idx1-ubyte.gz",
-                "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            ),
-            Original(
-                "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-images-idx3-ubyte.gz",
-                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            ),
-            Original(
-                "https://ossci-datasets.s3.amazonaws.com/mnist/t10k-labels-idx1-ubyte.gz",
-                "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            ),
-        ),
-        kept=(
-            *("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"),
-            *("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"),
-        ),
+        _MNIST_ORIGINALS,
+        kept=tuple(original.name for original in _MNIST_ORIGINALS),
     ),
     DataSet(
         "svhn",
         "house numbers of Netzer et al. (2011), cropped digits of 32 x 32; the packed files hold 50,000 for training",
         SVHN_LICENCE,
         (SVHN_TRAIN_A, SVHN_TRAIN_B, SVHN_TEST),
-        # The digests TensorFlow Datasets publishes.
-        (
-            Original(
-                "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
-                "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
-            ),
-            Original(
-                "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
-                "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-            ),
-        ),
-        kept=("train_32x32.mat", "test_32x32.mat"),
+        tuple(SVHN_ORIGINALS.values()),
+        kept=tuple(original.name for original in SVHN_ORIGINALS.values()),
     ),
     DataSet(
         "mnist-m",
         "MNIST-M of Ganin et al. (2016), digits over photographs; the packed files hold 30,000 for training",
         MNIST_M_LICENCE,
         (MNIST_M_TRAIN_A, MNIST_M_TEST),
-        _whole(
+        _archive(
             "ShichengChen/Domain-Adversarial-Training-of-Neural-Networks", "dae4e088b27b9e0d6c8d586fa9972f86c97cb503"
         ),
         kept=("mnist_m",),
@@ -300,14 +290,14 @@ DATA_SETS = (
         PHOTOGRAPHS.what,
         PHOTOGRAPHS.licence,
         (PHOTOGRAPHS,),
-        _whole("BIDS/BSDS500", "a04b7c6c3a9f0ace74bf205c72a43d32e1c72722"),
+        _archive("BIDS/BSDS500", "a04b7c6c3a9f0ace74bf205c72a43d32e1c72722"),
     ),
     DataSet(
         "office-31",
         "Office-31 of Saenko et al. (2010), 4,110 pictures of 31 kinds of objects; in 300 x 300 in the packed file",
         OFFICE_IMAGES.licence,
         (OFFICE_IMAGES,),
-        _whole("syorami/DDC-transfer-learning", "9090f7fdd7c149c6158c5145b516abee97bb0944"),
+        _archive("syorami/DDC-transfer-learning", "9090f7fdd7c149c6158c5145b516abee97bb0944"),
         kept=("amazon", "dslr", "webcam"),
         counts=(
             *(("amazon/images/*/*.jpg", 2817), ("dslr/images/*/*.jpg", 498), ("webcam/images/*/*.jpg", 795)),
@@ -341,33 +331,20 @@ def find_data_set(name: str) -> DataSet:
 
 
 def data_folder(folder: str | Path | None, *, name: str, explanation: str) -> Path:
-    """Return the folder of benchmark files; where none is said, name what is needed and explain it.
+    """Return the folder of the data sets: `folder`, or the one in ``MOMENTALIGN_DATA``.
 
-    Parameters
-    ----------
-    folder
-        Where to look; None takes the environment variable ``MOMENTALIGN_DATA``.
-    name, explanation
-        What is looked for, and a sentence about it for the error.
+    `name` and `explanation` (a sentence) say in the error what is needed.
     """
-    place = folder if folder is not None else os.environ.get("MOMENTALIGN_DATA")
-    if place is None:
+    found = folder if folder is not None else os.environ.get("MOMENTALIGN_DATA")
+    if found is None:
         raise DataNotFoundError(
             f"{name} is needed: give its folder as --data DIR or in MOMENTALIGN_DATA. {explanation}"
         )
-    return Path(place)
+    return Path(found)
 
 
 def find_file(file: BenchmarkFile, folder: str | Path | None = None) -> Path:
-    """Return the path of a benchmark file whose checksum is right, or say how to get it.
-
-    Parameters
-    ----------
-    file
-        The file to find.
-    folder
-        Where to look; None takes the environment variable ``MOMENTALIGN_DATA``.
-    """
+    """Return the path of a benchmark file whose checksum is right, or say how to get it."""
     description = f"{file.what}: {file.origin}"
     path = data_folder(folder, name=file.name, explanation=f"It is {description}.") / file.name
     if not path.is_file():
@@ -375,11 +352,20 @@ def find_file(file: BenchmarkFile, folder: str | Path | None = None) -> Path:
             f"{path} is not there. {file.name} is {description}; --data DIR says where to look, "
             "momentalign datasets list what can be downloaded."
         )
-    with path.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    if digest not in (file.sha256, file.rebuilt_sha256):
-        raise DamagedFileError(
-            f"{path} is not the file it should be (SHA-256 {digest[:12]}, expected {file.sha256[:12]}); "
-            f"get it again: {description}."
-        )
+    check_sha256(path, file.sha256, file.rebuilt_sha256, remedy=f"get it again: {description}")
     return path
+
+
+def check_sha256(path: Path, *known: str | None, remedy: str) -> None:
+    """Refuse a file whose SHA-256 is none of the known ones."""
+    digest = file_sha256(path)
+    if digest not in known:
+        raise DamagedFileError(
+            f"{path} is not the file it should be (SHA-256 {digest[:12]}, expected {str(known[0])[:12]}); {remedy}."
+        )
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content."""
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

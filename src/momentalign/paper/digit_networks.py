@@ -1,14 +1,8 @@
-"""The networks of the experiments on digits: what one recipe and a method make of two domains of images.
+"""The networks of the digits experiment (Section 6.5): what a method and one configuration make of two domains.
 
-Section 6.5 of Zellinger et al. (2019): one network and one recipe for three tasks. The paper leaves the recipe open;
-this one was picked by a score that sees no target label (docs/paper.md says how, and what each part of it brings).
-The distance is divided by the root of the number of units, so that a weight of 1 means the same at any width.
-
-The convolutional network for digits of 32 x 32 pixels: three blocks of two convolutions, a bounded embedding on top.
-
-Section 6.5 of Zellinger et al. (2019). Structure of P. Haeusser, T. Frerix, A. Mordvintsev, D. Cremers, Associative
-domain adaptation, ICCV 2017, with the activation of the embedding changed to tanh so that moments exist on a bounded
-interval.
+The paper has one network and one training protocol for three tasks and leaves the protocol open; this one was picked by
+a score that sees no target label (docs/paper.md). The distance is divided by the root of the number of units, so that a
+weight of 1 means the same at any width.
 """
 
 from __future__ import annotations
@@ -39,15 +33,14 @@ from momentalign.training.torch_engine import open_device
 
 __all__ = [
     "CLASSES",
-    "EMBEDDING",
+    "CONFIG",
     "EMBEDDING_INTERVAL",
     "METHODS",
-    "RECIPE",
     "WIDTH",
     "DigitCNN",
+    "DigitConfig",
     "Images",
     "Method",
-    "Recipe",
     "Trained",
     "accuracy_of",
     "activations_of",
@@ -56,82 +49,18 @@ __all__ = [
     "train",
 ]
 
-CHANNELS = (32, 64, 128)
-EMBEDDING = "embedding"
-"""The name of the layer that is aligned."""
-EMBEDDING_INTERVAL = (-1.0, 1.0)
-
-
-class DigitCNN(nn.Module):
-    """Images (N, 3, 32, 32) to outputs (N, classes); ``embedding`` is the layer to align.
-
-    Parameters
-    ----------
-    classes
-        The number of outputs.
-    width
-        The units of the embedding.
-
-    Examples
-    --------
-    >>> network = DigitCNN()
-    >>> network(torch.zeros(4, 3, 32, 32)).shape
-    torch.Size([4, 10])
-    """
-
-    def __init__(self, classes: int = 10, width: int = 128) -> None:
-        super().__init__()
-        layers: list[nn.Module] = []
-        for inputs, channels in zip((3, *CHANNELS), CHANNELS, strict=False):
-            layers += [_convolution(inputs, channels), nn.ELU(), _convolution(channels, channels)]
-            # ELU rises with its input, so it may come after the maximum, where it is a quarter of the work.
-            layers += [nn.MaxPool2d(2), nn.ELU()]
-        self.features = nn.Sequential(*layers, nn.Flatten())
-        self.embedding = BoundedEmbedding(CHANNELS[-1] * (SIDE // 8) ** 2, width)
-        self.classifier = nn.Linear(width, classes)
-        for layer in self.modules():
-            if isinstance(layer, (nn.Conv2d, nn.Linear)):
-                nn.init.xavier_uniform_(layer.weight)
-                nn.init.zeros_(cast(Tensor, layer.bias))
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return what enters the softmax."""
-        images = images.contiguous(memory_format=torch.channels_last)
-        return cast(Tensor, self.classifier(self.embedding(self.features(images))))
-
-
-class BoundedEmbedding(nn.Module):
-    """A linear layer and tanh, the latter in single precision: near the bounds half precision has few values left."""
-
-    def __init__(self, inputs: int, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(inputs, width)
-
-    @property
-    def weight(self) -> Tensor:
-        """The weights (width, inputs)."""
-        return self.linear.weight
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Return activations (N, width) in [-1, 1]."""
-        return torch.tanh(self.linear(features).float())
-
-
-def _convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, padding=1)
-
-
 Images: TypeAlias = tuple[Tensor, Tensor]  # bytes and labels, on the device that trains
 
-WIDTH, CLASSES = 128, 10
-CHUNK = 5_000
-WATCHED = 2_000
-COUNTED = 5_000
+CHANNELS, WIDTH, CLASSES = (32, 64, 128), 128, 10
+EMBEDDING = "embedding"  # the layer that is aligned
+EMBEDDING_INTERVAL = (-1.0, 1.0)
+# Images that pass a network at once, whose distance is recorded, and by whose predictions shares are estimated.
+CHUNK, WATCHED, COUNTED = 5_000, 2_000, 5_000
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How every network is trained, whatever the method and the task.
+class DigitConfig:
+    """How every network is trained, whatever the method and the task; journals of another one are refused.
 
     Attributes
     ----------
@@ -171,7 +100,7 @@ class Recipe:
     n_moments: int = 5
 
 
-RECIPE = Recipe()
+CONFIG = DigitConfig()
 
 
 @dataclass(frozen=True)
@@ -196,15 +125,15 @@ METHODS = {
 }
 """The methods of Table 5, lambda = 1 for each as in the paper.
 
-ADDA trains twice as long, since its second stage begins with the plain network; its own settings and those of DSN, with
-the adversarial similarity, are their papers'.
+ADDA trains twice as long, since its second stage begins with the plain network; its own settings and those of DSN (with
+the adversarial similarity) are those of their papers.
 """
 
 
 class Trained(NamedTuple):
-    """A network, the CMD of every order over time, and how far from equal the shares of classes were that it found.
+    """A network, the CMD of every order over time, and how far the class shares it found were from equal ones.
 
-    The last is None where shares were not looked for.
+    The last is None where shares were not estimated.
     """
 
     network: DigitCNN
@@ -213,80 +142,80 @@ class Trained(NamedTuple):
 
 
 def train(
-    method: Method, source: Images, target: Images, seed: int, *, recipe: Recipe = RECIPE, device: str = "cpu"
+    method: Method, source: Images, target: Images, seed: int, *, config: DigitConfig = CONFIG, device: str = "cpu"
 ) -> Trained:
-    """Train a network; labels of the target are not looked at."""
-    place = open_device(device)
-    watch = _Watch(source[0][:WATCHED], target[0][:WATCHED], recipe)
+    """Train a network; labels of the target are not used."""
+    torch_device = open_device(device)
+    watch = _Watch(source[0][:WATCHED], target[0][:WATCHED], config)
     with kept_random_state(), quiet(), interruptible():
         seed_everything(seed)
-        network = DigitCNN(CLASSES, WIDTH).to(place)
+        network = DigitCNN(CLASSES, WIDTH).to(torch_device)
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        module = _module(network, method, source, recipe)
-        away = _fit(module, source, target[0], watch, recipe, aligns=method.discrepancy not in (None, "adda"))
+        module = _module(network, method, source, config)
+        away = _fit(module, source, target[0], watch, config, aligns=method.discrepancy not in (None, "adda"))
         if method.discrepancy == "adda":
-            second = ADDA(network.to(place), EMBEDDING, example=_example(source, place))
-            away = _fit(second, source, target[0], watch, recipe, aligns=True)
-    return Trained(network.to(place).eval(), watch.orders, away)
+            second = ADDA(network.to(torch_device), EMBEDDING, example=_example(source, torch_device))
+            away = _fit(second, source, target[0], watch, config, aligns=True)
+    return Trained(network.to(torch_device).eval(), watch.orders, away)
 
 
-def seconds_per_update(method: Method, *, recipe: Recipe = RECIPE) -> float:
-    """Measure some updates on a CPU, of fewer rows: what says beforehand how long a training takes."""
-    rows = max(recipe.batch_size // 8, CLASSES)
+def seconds_per_update(method: Method, *, config: DigitConfig = CONFIG) -> float:
+    """Measure some updates on a CPU, of fewer rows, to estimate how long a training takes."""
+    rows = max(config.batch_size // 8, CLASSES)
     images, labels = torch.zeros(rows, 3, SIDE, SIDE, dtype=torch.uint8), torch.arange(rows) % CLASSES
     times = []
     for steps in (1, 1, 9):  # The first warms up, the second is what does not depend on the number of updates.
-        short = replace(recipe, steps=steps, epochs=1, batch_size=rows)
+        short = replace(config, steps=steps, epochs=1, batch_size=rows)
         started = time.perf_counter()
-        train(method, (images, labels), (images, labels), 0, recipe=short)
+        train(method, (images, labels), (images, labels), 0, config=short)
         times.append(time.perf_counter() - started)
-    return max(times[2] - times[1], 0.0) / 8 * recipe.batch_size / rows
+    return max(times[2] - times[1], 0.0) / 8 * config.batch_size / rows
 
 
 def _fit(
-    module: pl.LightningModule, source: Images, target: Tensor, watch: _Watch, recipe: Recipe, *, aligns: bool
+    module: pl.LightningModule, source: Images, target: Tensor, watch: _Watch, config: DigitConfig, *, aligns: bool
 ) -> float | None:
-    """Train on source images that are changed, and target images that are not; return how far shares were away."""
-    size = recipe.batch_size * (recipe.aligned_times if aligns else 1)
+    """Train on changed source and unchanged target images; return how far the shares found were from equal."""
+    size = config.batch_size * (config.aligned_times if aligns else 1)
     batches = DeviceBatches(
         *source,
         batch_size=size,
-        augmentation=recipe.augmentation,
-        balanced=recipe.balanced,
-        standardized=recipe.standardized,
+        augmentation=config.augmentation,
+        balanced=config.balanced,
+        standardized=config.standardized,
     )
-    unlabelled = DeviceBatches(target, batch_size=size, standardized=recipe.standardized)
-    follow = _FollowTarget(batches, target, recipe)
-    follows = aligns and recipe.balanced and recipe.follow_beyond < 1
-    pairs = PairedLoader(batches, unlabelled, steps=max(1, recipe.steps // recipe.epochs))
-    place = next(module.parameters()).device
-    _trainer(place, recipe, [watch, follow] if follows else [watch]).fit(module, pairs)
+    unlabelled = DeviceBatches(target, batch_size=size, standardized=config.standardized)
+    follow = _FollowTarget(batches, target, config)
+    follows = aligns and config.balanced and config.follow_beyond < 1
+    pairs = PairedLoader(batches, unlabelled, steps=max(1, config.steps // config.epochs))
+    device = next(module.parameters()).device
+    _trainer(device, config, [watch, follow] if follows else [watch]).fit(module, pairs)
     return follow.away
 
 
-def _module(network: DigitCNN, method: Method, source: Images, recipe: Recipe) -> DeepAdaptation:
+def _module(network: DigitCNN, method: Method, source: Images, config: DigitConfig) -> DeepAdaptation:
     """What is trained; the first of ADDA's two stages is the plain network."""
-    settings: dict[str, Any] = {"schedule": method.schedule, "learning_rate": recipe.learning_rate}
-    if method.discrepancy not in (None, "adda") and recipe.aligned_times > 1:
-        settings["loss"] = partial(_loss_of_first, recipe.batch_size)
+    settings: dict[str, Any] = {"schedule": method.schedule, "learning_rate": config.learning_rate}
+    if method.discrepancy not in (None, "adda") and config.aligned_times > 1:
+        settings["loss"] = partial(_loss_of_first, config.batch_size)
     example = _example(source, next(network.parameters()).device)
     if method.discrepancy == "dsn":
-        gamma, similarity = method.weight * GAMMA, _distance_of_table("dann")
+        gamma, similarity = method.weight * GAMMA, _distance_of("dann")
         return DomainSeparation(network, EMBEDDING, example=example, similarity=similarity, gamma=gamma, **settings)
     by_cmd = method.discrepancy in ("cmd", "cv-cmd")
     return DeepAdaptation(
         network,
         EMBEDDING,
-        discrepancy=_distance_of_table(method.discrepancy),
-        weight=method.weight / math.sqrt(WIDTH) if by_cmd and recipe.width_root else method.weight,
-        n_moments=recipe.n_moments if by_cmd else 5,
+        discrepancy=_distance_of(method.discrepancy),
+        weight=method.weight / math.sqrt(WIDTH) if by_cmd and config.width_root else method.weight,
+        n_moments=config.n_moments if by_cmd else 5,
         interval=EMBEDDING_INTERVAL if by_cmd else None,
         example=example,
         **settings,
     )
 
 
-def _distance_of_table(name: str | None) -> Any:
+def _distance_of(name: str | None) -> Any:
     """The distance of a method: five kernels as Long et al. (2015), a classifier as Ganin et al. (2016) for digits."""
     if name == "mmd":
         return MMDLoss("gaussians")
@@ -299,18 +228,18 @@ def _loss_of_first(rows: int, outputs: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(outputs[:rows], labels[:rows])
 
 
-def _example(source: Images, place: torch.device) -> Tensor:
-    return source[0][:2].float().to(place)
+def _example(source: Images, device: torch.device) -> Tensor:
+    return source[0][:2].float().to(device)
 
 
-def _trainer(place: torch.device, recipe: Recipe, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
+def _trainer(device: torch.device, config: DigitConfig, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     return pl.Trainer(
-        max_epochs=recipe.epochs,
-        accelerator=place.type,
+        max_epochs=config.epochs,
+        accelerator=device.type,
         devices=1,
-        precision="bf16-mixed" if place.type == "cuda" else "32-true",
-        benchmark=place.type == "cuda",
-        callbacks=[*callbacks, *([AveragedWeights(recipe.decay)] if recipe.decay else [])],
+        precision="bf16-mixed" if device.type == "cuda" else "32-true",
+        benchmark=device.type == "cuda",
+        callbacks=[*callbacks, *([AveragedWeights(config.decay)] if config.decay else [])],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -319,80 +248,139 @@ def _trainer(place: torch.device, recipe: Recipe, callbacks: Sequence[pl.Callbac
 
 
 class _FollowTarget(pl.Callback):
-    """Has every class drawn from the source as often as the network finds it in the target, from half of the way on.
+    """Draws every class from the source as often as the network finds it in the target, from half of the epochs on.
 
-    Alignment makes activations of both domains alike, classes and all; where the target has other shares of the
-    classes than the source's batches, it would have to confuse some. The mean of the network's probabilities, learned
-    under equal shares, is the first step of the estimate of M. Saerens, P. Latinne, C. Decaestecker, Adjusting the
-    outputs of a classifier to new a priori probabilities, 2002; it needs no label of the target. Further steps would
-    look at a network that has learned under shares found before: errors would feed themselves.
+    Alignment makes activations of both domains alike, classes and all; where class shares differ, it would have to
+    confuse some. The mean of the network's probabilities, learned under equal shares, is the first step of the estimate
+    of M. Saerens, P. Latinne, C. Decaestecker, Adjusting the outputs of a classifier to new a priori probabilities,
+    2002; it needs no label of the target. Further steps would use a network that has learned under shares found
+    before, which reinforces errors.
     """
 
-    def __init__(self, batches: DeviceBatches, target: Tensor, recipe: Recipe) -> None:
-        self._batches, self._recipe = batches, recipe
+    def __init__(self, batches: DeviceBatches, target: Tensor, config: DigitConfig) -> None:
+        self._batches, self._config = batches, config
         self._target = target[:: max(1, len(target) // COUNTED)]
         self._found: list[Tensor] = []
         self.away: float | None = None
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Look in the second quarter of the epochs, and after that follow what was found on average, if it is far."""
+        """Estimate shares in the second quarter of the epochs, then follow their mean where it is far from equal."""
         epoch = trainer.current_epoch + 1
-        if not self._recipe.epochs // 4 < epoch <= self._recipe.epochs // 2:
+        if not self._config.epochs // 4 < epoch <= self._config.epochs // 2:
             return
         pl_module.eval()
-        self._found.append(probabilities_of(pl_module.model, self._target, self._recipe).float().mean(0))
+        self._found.append(probabilities_of(pl_module.model, self._target, self._config).float().mean(0))
         pl_module.train()
-        if epoch == self._recipe.epochs // 2:
+        if epoch == self._config.epochs // 2:
             shares = torch.stack(self._found).mean(0)
             self.away = float((shares - 1.0 / len(shares)).clamp_min(0.0).sum())
-            if self.away >= self._recipe.follow_beyond:
+            if self.away >= self._config.follow_beyond:
                 self._batches.follow(shares)
 
 
 class _Watch(pl.Callback):
-    """Notes the CMD of every order on the same images after each epoch, whatever is trained."""
+    """Records the CMD of every order on the same images after each epoch."""
 
-    def __init__(self, source: Tensor, target: Tensor, recipe: Recipe) -> None:
+    def __init__(self, source: Tensor, target: Tensor, config: DigitConfig) -> None:
         self.orders: list[list[float]] = []
-        self._source, self._target, self._recipe = source, target, recipe
+        self._source, self._target, self._config = source, target, config
 
     def on_train_start(self, _trainer: pl.Trainer, pl_module: Any) -> None:
-        """Note the distance before training."""
-        self._note(pl_module)
+        """Record the distance before training."""
+        self._record(pl_module)
 
     def on_train_epoch_end(self, _trainer: pl.Trainer, pl_module: Any) -> None:
-        """Note the distance of this epoch."""
-        self._note(pl_module)
+        """Record the distance of this epoch."""
+        self._record(pl_module)
 
-    def _note(self, module: Any) -> None:
+    def _record(self, module: Any) -> None:
         of_source: Any = module.source if isinstance(module, ADDA) else module.model
         module.eval()
-        source = activations_of(of_source, self._source, self._recipe)
-        target = activations_of(module.model, self._target, self._recipe)
+        source = activations_of(of_source, self._source, self._config)
+        target = activations_of(module.model, self._target, self._config)
         module.train()
-        terms = cmd_terms(source, target, n_moments=self._recipe.n_moments, interval=EMBEDDING_INTERVAL)
+        terms = cmd_terms(source, target, n_moments=self._config.n_moments, interval=EMBEDDING_INTERVAL)
         self.orders.append([round(value, 6) for value in terms.tolist()])
 
 
 @torch.no_grad()
-def activations_of(network: DigitCNN, images: Tensor, recipe: Recipe) -> Tensor:
+def activations_of(network: DigitCNN, images: Tensor, config: DigitConfig) -> Tensor:
     """Return the embeddings (N, width) of images given as bytes."""
-    return torch.cat([network.embedding(network.features(x)) for x in _inputs(images, recipe)])
+    return torch.cat([network.embedding(network.features(x)) for x in _inputs(images, config)])
 
 
-def probabilities_of(network: DigitCNN, images: Tensor, recipe: Recipe) -> Tensor:
+def probabilities_of(network: DigitCNN, images: Tensor, config: DigitConfig) -> Tensor:
     """Return the probability of every digit (N, classes) for images given as bytes."""
     with torch.no_grad():
-        return torch.softmax(network.classifier(activations_of(network, images, recipe)), dim=1)
+        return torch.softmax(network.classifier(activations_of(network, images, config)), dim=1)
 
 
-def _inputs(images: Tensor, recipe: Recipe) -> list[Tensor]:
+def _inputs(images: Tensor, config: DigitConfig) -> list[Tensor]:
     return [
-        prepared(to_float(part), standardized=recipe.standardized).contiguous(memory_format=torch.channels_last)
+        prepared(to_float(part), standardized=config.standardized).contiguous(memory_format=torch.channels_last)
         for part in torch.split(images, CHUNK)
     ]
 
 
-def accuracy_of(network: DigitCNN, images: Tensor, labels: Tensor, recipe: Recipe) -> float:
-    """Return the part of images given as bytes whose digit a network knows."""
-    return float((probabilities_of(network, images, recipe).argmax(1) == labels).float().mean())
+def accuracy_of(network: DigitCNN, images: Tensor, labels: Tensor, config: DigitConfig) -> float:
+    """Return the accuracy of a network on images given as bytes."""
+    return float((probabilities_of(network, images, config).argmax(1) == labels).float().mean())
+
+
+class DigitCNN(nn.Module):
+    """Images (N, 3, 32, 32) to outputs (N, classes): three blocks of two convolutions, a bounded ``embedding`` on top.
+
+    The structure of P. Haeusser, T. Frerix, A. Mordvintsev, D. Cremers, Associative domain adaptation, ICCV 2017, with
+    tanh for the embedding, so that moments exist on a bounded interval.
+
+    Parameters
+    ----------
+    classes
+        The number of outputs.
+    width
+        The units of the embedding.
+
+    Examples
+    --------
+    >>> network = DigitCNN()
+    >>> network(torch.zeros(4, 3, 32, 32)).shape
+    torch.Size([4, 10])
+    """
+
+    def __init__(self, classes: int = 10, width: int = 128) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for inputs, channels in zip((3, *CHANNELS), CHANNELS, strict=False):
+            layers += [nn.Conv2d(inputs, channels, 3, padding=1), nn.ELU()]
+            layers += [nn.Conv2d(channels, channels, 3, padding=1)]
+            # ELU rises with its input, so it may come after the maximum, where it is a quarter of the work.
+            layers += [nn.MaxPool2d(2), nn.ELU()]
+        self.features = nn.Sequential(*layers, nn.Flatten())
+        self.embedding = BoundedEmbedding(CHANNELS[-1] * (SIDE // 8) ** 2, width)
+        self.classifier = nn.Linear(width, classes)
+        for layer in self.modules():
+            if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(cast(Tensor, layer.bias))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the outputs before the softmax."""
+        images = images.contiguous(memory_format=torch.channels_last)
+        return cast(Tensor, self.classifier(self.embedding(self.features(images))))
+
+
+class BoundedEmbedding(nn.Module):
+    """A linear layer and tanh, the latter in single precision: near the bounds half precision has few values left."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, width)
+
+    @property
+    def weight(self) -> Tensor:
+        """The weights (width, inputs)."""
+        return self.linear.weight
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return activations (N, width) in [-1, 1]."""
+        return torch.tanh(self.linear(features).float())

@@ -1,12 +1,10 @@
-"""Downloads that go on where they were: a file is whole under its name, or in part beside it as ``<name>.part``.
+"""Downloads that can be resumed: a file is whole under its name, or in part beside it as ``<name>.part``.
 
-Ranges and their validators are those of HTTP (R. Fielding, M. Nottingham, J. Reschke, RFC 9110, 2022, Sections 13 and
-14). Only http and https are spoken.
+Ranges and their validators are those of HTTP (RFC 9110, Sections 13 and 14). Only http and https are spoken.
 """
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import os
@@ -20,9 +18,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 from momentalign.files import flush_folder, replace_file
+from momentalign.paper.catalogue import file_sha256
 from momentalign.version import __version__
 
-__all__ = ["Progress", "download", "file_sha256", "mirrored"]
+__all__ = ["Progress", "download", "mirrored"]
 
 Progress: TypeAlias = Callable[[int, int | None], None]
 
@@ -45,10 +44,10 @@ def download(
     timeout: float = 30.0,
     progress: Progress | None = None,
 ) -> Path:
-    """Fetch a file, going on where an earlier try stopped, and return its path; a file already there is not fetched.
+    """Fetch a file, resuming an earlier try, and return its path; a file already there is not fetched.
 
-    After a broken transfer it is tried again for as long as a try brings the file further. An earlier part is used
-    only where the server says, by its ETag or date, that the file is still the same.
+    A broken transfer is tried again for as long as a try brings new bytes. An earlier part is used only where the
+    server confirms, by its ETag or date, that the file is still the same.
 
     Parameters
     ----------
@@ -72,7 +71,7 @@ def download(
         ...
     momentalign.errors.InvalidInputError: url must start with http:// or https://, got 'ftp://example.org/digits.gz'.
     """
-    _refuse_scheme("url", url)
+    _check_scheme("url", url)
     if not path.is_file():
         part = _Part(path, url)
         try:
@@ -104,33 +103,18 @@ def mirrored(url: str, mirror: str | None) -> str:
     """
     if mirror is None:
         return url
-    _refuse_scheme("mirror", mirror)
-    place, old = urlsplit(mirror), urlsplit(url)
-    return urlunsplit((place.scheme, place.netloc, place.path.rstrip("/") + old.path, old.query, ""))
+    _check_scheme("mirror", mirror)
+    new, old = urlsplit(mirror), urlsplit(url)
+    return urlunsplit((new.scheme, new.netloc, new.path.rstrip("/") + old.path, old.query, ""))
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file's content.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = (Path(folder) / "some").write_bytes(b"abc")
-    ...     file_sha256(Path(folder) / "some")[:12]
-    'ba7816bf8f01'
-    """
-    with path.open("rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
-
-
-def _refuse_scheme(name: str, url: str) -> None:
+def _check_scheme(name: str, url: str) -> None:
     if urlsplit(url).scheme not in SCHEMES or not urlsplit(url).netloc:
         raise InvalidInputError(f"{name} must start with http:// or https://, got {url!r}.")
 
 
 class _Part:
-    """What is here of a file, and what the server said about the whole: its validator and its size."""
+    """The part of a file that has arrived, and what the server stated about the whole: its validator and its size."""
 
     def __init__(self, goal: Path, url: str) -> None:
         self.goal, self.url = goal, url
@@ -141,8 +125,8 @@ class _Part:
     def size(self) -> int:
         return self.path.stat().st_size if self.path.is_file() else 0
 
-    def said(self) -> dict[str, Any]:
-        """What the server said when the part began; nothing where that was another address or cannot be read."""
+    def load_facts(self) -> dict[str, Any]:
+        """What the server stated when the part began; empty for another address or where it cannot be read."""
         try:
             facts = json.loads(self.facts.read_bytes())
         except (OSError, ValueError):
@@ -185,18 +169,18 @@ def _fetch_all(part: _Part, largest: int, timeout: float, progress: Progress) ->
 
 def _transfer(part: _Part, largest: int, timeout: float, progress: Progress) -> None:
     """One request, for the rest where a part is here."""
-    said, have = part.said(), part.size
-    if have and said.get("total") == have:
+    facts, have = part.load_facts(), part.size
+    if have and facts.get("total") == have:
         return
-    ranged = have > 0 and isinstance(said.get("validator"), str)
-    headers = {"Range": f"bytes={have}-", "If-Range": said["validator"]} if ranged else {}
+    ranged = have > 0 and isinstance(facts.get("validator"), str)
+    headers = {"Range": f"bytes={have}-", "If-Range": facts["validator"]} if ranged else {}
     with _open(part, headers, timeout) as response:
         if response.status == http.client.PARTIAL_CONTENT:
             total = _total_of_rest(part, response.headers.get("Content-Range", ""), have if ranged else -1)
         else:
             have, total = 0, _number(response.headers.get("Content-Length"))
             part.begin(_validator(response.headers), total)
-        _refuse_size(part, total or 0, largest)
+        _check_size(part, total or 0, largest)
         with part.path.open("ab") as file:
             done = _copy(part, response, file, have, total, largest, progress)
             file.flush()
@@ -217,7 +201,7 @@ def _copy(
     while piece := _read(response):
         file.write(piece)
         done += len(piece)
-        _refuse_size(part, done, largest)
+        _check_size(part, done, largest)
         progress(done, total)
     return done
 
@@ -306,7 +290,7 @@ def _number(digits: str | None) -> int | None:
     return int(digits) if digits and digits.isdecimal() else None
 
 
-def _refuse_size(part: _Part, size: int, largest: int) -> None:
+def _check_size(part: _Part, size: int, largest: int) -> None:
     if size > largest:
         part.clear()
         raise DamagedFileError(f"{part.url} is {size} bytes or more, at most {largest} were expected; nothing is kept.")

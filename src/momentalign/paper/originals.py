@@ -1,8 +1,8 @@
-"""Public originals of the benchmark files: got, checked, and turned into what the readers read (Section 6.1).
+"""The public originals of the data sets (Section 6.1): downloaded, checked, and made into what the experiments read.
 
 Where all arrays of a benchmark file are in the originals it is rebuilt, with a digest known beforehand: it is written
-without compression, whose bytes differ between versions of zlib. Other originals stay as they are. Archives are never
-unpacked as they ask for it: only plain files with the names of a fixed pattern are taken.
+without compression, whose bytes differ between versions of zlib. Other originals stay as they are. Of an archive only
+plain files with the names of a fixed pattern are taken.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 from momentalign.files import replace_file
-from momentalign.paper.catalogue import BenchmarkFile, DataSet
-from momentalign.paper.download import download, file_sha256, mirrored
+from momentalign.paper.catalogue import BenchmarkFile, DataSet, file_sha256
+from momentalign.paper.download import download, mirrored
 
 __all__ = ["Presence", "State", "get", "look", "save_arrays", "tar_members"]
 
@@ -46,17 +45,14 @@ FIRST_BYTES = {".png": b"\x89PNG", ".jpg": b"\xff\xd8", ".txt": b""}
 
 
 class Presence(NamedTuple):
-    """What is here of a data set.
-
-    Its checksums are right, or none are known and its counts are right; it is damaged, here in part, or absent.
-    """
+    """The state of a data set in a folder, and its files; "counted" where no checksum is known but counts are right."""
 
     state: State
     paths: tuple[Path, ...]
 
 
 def look(data_set: DataSet, folder: Path) -> Presence:
-    """Say what is here of a data set, as benchmark files or as originals, and whether it is what it should be.
+    """Return the state of a data set in a folder, as benchmark files or as originals.
 
     Examples
     --------
@@ -78,33 +74,35 @@ def look(data_set: DataSet, folder: Path) -> Presence:
 def get(
     data_set: DataSet, folder: Path, *, mirror: str | None = None, progress: NamedProgress | None = None
 ) -> Presence:
-    """Download the originals of a data set and make of them what the readers read; what is here is left alone.
+    """Download the originals of a data set and make them into what the experiments read; right files are left alone.
 
     Parameters
     ----------
     data_set
         What to get.
     folder
-        Where it goes; made where it is not there. The digests that were seen are written to ``<name>.origin.json``.
+        Where it goes; made if needed. The digests of the downloads are written to ``<name>.origin.json``.
     mirror
-        A place that serves the same paths; its scheme and host stand for those of every address.
+        An address that serves the same paths; its scheme and host replace those of every address.
     progress
-        Called with the name of a file, its bytes that are here, and all its bytes where the server says.
+        Called with the name of a file, its bytes so far, and all its bytes where the server states them.
     """
     if not data_set.originals:
         raise DataNotFoundError(f"{data_set.name} cannot be downloaded ({data_set.note}).")
     found = look(data_set, folder)
     if found.state in ("right", "counted"):
         return found
-    _refuse_in_the_way(data_set, folder)
+    _check_nothing_in_the_way(data_set, folder)
     try:
-        workshop = folder / "downloads" / data_set.name
-        workshop.mkdir(parents=True, exist_ok=True)
-        paths = _download_all(data_set, folder if _stays(data_set) else workshop, mirror, progress)
-        seen = _seen(data_set, paths, mirror)
-        _finish(data_set, folder, workshop, paths)
-        replace_file(folder / f"{data_set.name}.origin.json", json.dumps(seen, indent=1).encode())
-        _sweep(workshop)
+        downloads = folder / "downloads" / data_set.name
+        downloads.mkdir(parents=True, exist_ok=True)
+        paths = _download_all(data_set, folder if _stays(data_set) else downloads, mirror, progress)
+        record = _record(data_set, paths, mirror)
+        _finish(data_set, folder, downloads, paths)
+        replace_file(folder / f"{data_set.name}.origin.json", json.dumps(record, indent=1).encode())
+        shutil.rmtree(downloads)
+        if not any(downloads.parent.iterdir()):
+            downloads.parent.rmdir()
     except OSError as error:
         if isinstance(error, DataNotFoundError):
             raise
@@ -181,43 +179,39 @@ def _stays(data_set: DataSet) -> bool:
     return bool(data_set.kept) and not data_set.counts
 
 
-def _name(url: str) -> str:
-    return urlsplit(url).path.rpartition("/")[2]
-
-
 def _kept_state(data_set: DataSet, folder: Path) -> State:
     if data_set.counts:
         return "damaged" if _wrong_content(data_set, folder) else "counted"
-    places = [(original, folder / _name(original.url)) for original in data_set.originals]
-    right = all(path.is_file() and file_sha256(path) == original.sha256 for original, path in places)
+    paths = [(original.sha256, folder / original.name) for original in data_set.originals]
+    right = all(path.is_file() and file_sha256(path) == sha256 for sha256, path in paths)
     return "right" if right else "damaged"
 
 
-def _refuse_in_the_way(data_set: DataSet, folder: Path) -> None:
-    """What a user put there is not written over: only a file that is rebuilt is."""
-    known = {_name(original.url): original.sha256 for original in data_set.originals}
+def _check_nothing_in_the_way(data_set: DataSet, folder: Path) -> None:
+    """Refuse to write over what a user put there; only a file that is rebuilt is replaced."""
+    known = {original.name: original.sha256 for original in data_set.originals}
     kept = [folder / name for name in data_set.kept]
     wrong = [path for path in kept if path.exists() and (path.is_dir() or file_sha256(path) != known.get(path.name))]
     if not _is_rebuilt(data_set):
-        places = [(file, folder / file.name) for file in data_set.files]
-        wrong += [path for file, path in places if path.is_file() and not _is_right(file, path)]
+        files = [(file, folder / file.name) for file in data_set.files]
+        wrong += [path for file, path in files if path.is_file() and not _is_right(file, path)]
     if wrong:
         raise InvalidInputError(
             f"{wrong[0]} is there and is not what it should be; move it away, then get {data_set.name} again."
         )
 
 
-def _download_all(data_set: DataSet, place: Path, mirror: str | None, progress: NamedProgress | None) -> list[Path]:
+def _download_all(data_set: DataSet, folder: Path, mirror: str | None, progress: NamedProgress | None) -> list[Path]:
     paths = []
     for original in data_set.originals:
-        path = place / _name(original.url)
+        path = folder / original.name
         show = (lambda done, total, name=path.name: progress(name, done, total)) if progress else None
         paths.append(download(mirrored(original.url, mirror), path, sha256=original.sha256, progress=show))
     return paths
 
 
-def _seen(data_set: DataSet, paths: Sequence[Path], mirror: str | None) -> dict[str, Any]:
-    """What a download brought, for whoever wants to compare."""
+def _record(data_set: DataSet, paths: Sequence[Path], mirror: str | None) -> dict[str, Any]:
+    """The digests of what was downloaded, to compare with."""
     pairs = zip(data_set.originals, paths, strict=True)
     return {
         "data_set": data_set.name,
@@ -233,13 +227,13 @@ def _seen(data_set: DataSet, paths: Sequence[Path], mirror: str | None) -> dict[
     }
 
 
-def _finish(data_set: DataSet, folder: Path, workshop: Path, paths: list[Path]) -> None:
-    """Make of the downloads what is read; what does not turn out right is removed, so that the next try starts anew."""
+def _finish(data_set: DataSet, folder: Path, downloads: Path, paths: list[Path]) -> None:
+    """Rebuild or unpack the downloads; what is damaged is removed, so that the next try starts anew."""
     try:
         if _is_rebuilt(data_set):
             _rebuild(data_set, folder, paths)
         elif data_set.counts:
-            _unpack(data_set, folder, workshop, paths[0])
+            _unpack(data_set, folder, downloads, paths[0])
     except DamagedFileError as error:
         for path in paths:
             path.unlink()
@@ -258,9 +252,9 @@ def _rebuild(data_set: DataSet, folder: Path, paths: list[Path]) -> None:
     replace_file(folder / file.name, content)
 
 
-def _unpack(data_set: DataSet, folder: Path, workshop: Path, path: Path) -> None:
-    """Take the pictures out beside the archive, and move them to their place when all are there."""
-    with tempfile.TemporaryDirectory(dir=workshop) as temporary:
+def _unpack(data_set: DataSet, folder: Path, downloads: Path, path: Path) -> None:
+    """Take the pictures out beside the archive, and move them into the folder when all are there."""
+    with tempfile.TemporaryDirectory(dir=downloads) as temporary:
         inside = Path(temporary)
         for name, content in tar_members(path, PATTERNS[data_set.name]):
             if not content.startswith(FIRST_BYTES[Path(name).suffix]):
@@ -275,7 +269,7 @@ def _unpack(data_set: DataSet, folder: Path, workshop: Path, path: Path) -> None
 
 
 def _wrong_content(data_set: DataSet, folder: Path) -> str:
-    """What is wrong with counts and labels, in words."""
+    """Describe what is wrong with counts and labels; empty where nothing is."""
     for pattern, count in data_set.counts:
         # Some systems leave hidden files of their own in every folder.
         found = sum(not path.name.startswith(".") for path in folder.glob(pattern))
@@ -288,12 +282,6 @@ def _wrong_content(data_set: DataSet, folder: Path) -> str:
         if hashlib.sha256(digits).hexdigest() != digest:
             return f"{name} with other labels than those of MNIST"
     return ""
-
-
-def _sweep(workshop: Path) -> None:
-    shutil.rmtree(workshop)
-    if not any(workshop.parent.iterdir()):
-        workshop.parent.rmdir()
 
 
 def _artificial(paths: list[Path]) -> Arrays:

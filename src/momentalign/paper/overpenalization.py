@@ -1,15 +1,11 @@
-"""The example of mean over-penalisation: which of two targets a metric takes to be nearer to the source.
+"""Mean over-penalisation (Section 7.1, Figure 2): which of two targets a metric takes to be nearer to the source.
 
-Stands for Section 7.1 and Fig. 2 of Zellinger et al. (2019). The source is 0.8 Y + 0.1 with Y of law Beta(0.4, 0.4),
-the left target a Normal law of mean 0.5 and standard deviation 0.27, the right target the source shifted by 0.02.
+The source is 0.8 Y + 0.1 where Y follows Beta(0.4, 0.4); the left target is Normal with mean 0.5 and standard deviation
+0.27, the right target the source shifted by 0.02.
 
-Every preference the paper claims is right, but four of its six printed chains are not true to the letter, and are
-reported so: d_P1 and cmd_4 of the right target are 0.02 exactly, where the paper has strict inequalities with 0.02; the
-MMDs of the left target are 0.000256 and 0.00421, where the paper has less than 0.00025 and less than 0.004.
-
-The page of the mean over-penalisation example: which of two targets each metric takes for the closer one.
-
-Stands for Fig. 2 and Section 7.1 of Zellinger et al. (2019).
+Every preference the paper claims is right, but four of its six printed chains of inequalities do not hold to the letter
+and are reported so: d_P1 and cmd_4 of the right target are 0.02 exactly, where the paper has strict inequalities with
+0.02; the MMDs of the left target are 0.000256 and 0.00421, where the paper has less than 0.00025 and less than 0.004.
 """
 
 from __future__ import annotations
@@ -54,11 +50,11 @@ from momentalign.theory.exact_moments import (
 
 __all__ = ["CLAIMS", "LEFT", "RIGHT", "SOURCE", "Claim", "figure_2", "overpenalization_page", "run"]
 
-_SHAPE, _SCALE, _MEAN, _DEVIATION = Fraction("0.4"), Fraction("0.8"), Fraction("0.5"), Fraction("0.27")
+_SHAPE, _SCALE, _MEAN, _STD = Fraction("0.4"), Fraction("0.8"), Fraction("0.5"), Fraction("0.27")
 _START, _SHIFTED_START = Fraction("0.1"), Fraction("0.12")
 
 SOURCE = affine_moments(beta_moments(_SHAPE, _SHAPE, 4), _SCALE, _START)
-LEFT = normal_moments(_MEAN, _DEVIATION**2, 4)
+LEFT = normal_moments(_MEAN, _STD**2, 4)
 RIGHT = affine_moments(beta_moments(_SHAPE, _SHAPE, 4), _SCALE, _SHIFTED_START)
 
 
@@ -128,10 +124,10 @@ def _row(claim: Claim) -> dict[str, Any]:
 
 
 def _is_true(chain: str, **distances: Fraction) -> bool:
-    """Decide a chain such as ``left < 0.016 < 0.02 < right`` in exact numbers."""
-    words = chain.split()
-    values = [distances[word] if word in distances else Fraction(word) for word in words[::2]]
-    relations = zip(pairwise(values), words[1::2], strict=True)
+    """Decide a chain such as ``left < 0.016 < 0.02 < right`` in exact arithmetic."""
+    parts = chain.split()
+    values = [distances[part] if part in distances else Fraction(part) for part in parts[::2]]
+    relations = zip(pairwise(values), parts[1::2], strict=True)
     return all(_RELATIONS[sign](*pair) for pair, sign in relations)
 
 
@@ -142,7 +138,7 @@ def _densities() -> dict[str, list[float]]:
     return {
         "x": x.tolist(),
         "source": stats.beta.pdf(x, shape, shape, loc=float(_START), scale=scale).tolist(),
-        "left": stats.norm.pdf(x, loc=float(_MEAN), scale=float(_DEVIATION)).tolist(),
+        "left": stats.norm.pdf(x, loc=float(_MEAN), scale=float(_STD)).tolist(),
         "right": stats.beta.pdf(x, shape, shape, loc=float(_SHIFTED_START), scale=scale).tolist(),
     }
 
@@ -170,7 +166,7 @@ def figure_2(result: Result) -> str:
 
 
 def _headline(result: Result) -> str:
-    """Return the one sentence that says what was found."""
+    """The one sentence that says what was found."""
     misled = [entry for entry in result["rows"] if entry["prefers"] == "left"]
     right = [entry["metric"] for entry in result["rows"] if entry["prefers"] == "right"]
     verb = "finds" if len(misled) == 1 else "find"
@@ -182,8 +178,8 @@ def _headline(result: Result) -> str:
 
 
 def _targets(result: Result) -> list[Markup]:
-    """Return both panels of Fig. 2."""
-    words = (
+    """Both panels of Fig. 2."""
+    lead = (
         "The left target shares the source's mean but not its shape, the right one its shape but not quite its mean. "
         "The Beta densities grow without bound at their ends, so the axis is cut."
     )
@@ -192,11 +188,11 @@ def _targets(result: Result) -> list[Markup]:
         Sign(line([2, 22], [7, 7], "ma-line ma-target"), "target"),
     ]
     panels = [figure(_panel(result, side), f"{side.capitalize()}: {name}") for side, name in TARGETS.items()]
-    return [text(words), key(signs), row(panels)]
+    return [text(lead), key(signs), row(panels)]
 
 
 def _panel(result: Result, side: str) -> Picture:
-    """Return one panel of Fig. 2: the source dashed, one target solid."""
+    """One panel of Fig. 2: the source dashed, one target solid."""
     densities = result["densities"]
     x = np.asarray(densities["x"], dtype=float)
     top = 2 * float(np.nanmax(np.asarray(densities["left"], dtype=float)))
@@ -214,13 +210,13 @@ def _panel(result: Result, side: str) -> Picture:
 
 
 def _bounded(values: Sequence[float | None], top: float) -> NDArray[np.float64]:
-    """Return a density with its poles (JSON's null, or infinite) brought to a height beyond the axis."""
+    """A density with its poles (JSON's null, or infinite) brought to a height beyond the axis."""
     heights = np.asarray(values, dtype=float)
     return np.minimum(np.where(np.isnan(heights), np.inf, heights), 4 * top)
 
 
 def _metrics(result: Result) -> list[Markup]:
-    """Return the table of all metrics."""
+    """The table of all metrics."""
     columns = ["Metric", "To the Normal (left)", "To the shifted Beta (right)", "Finds closer", "In the paper"]
     rows = [
         [
@@ -235,7 +231,7 @@ def _metrics(result: Result) -> list[Markup]:
 
 
 def _making(result: Result) -> list[Markup]:
-    """Return the three distributions and the versions."""
+    """The three distributions and the versions."""
     return [
         definitions(
             [

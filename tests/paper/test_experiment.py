@@ -12,9 +12,9 @@ import pytest
 
 from momentalign.errors import InvalidInputError
 from momentalign.journal import Journal, cell_key
-from momentalign.paper.runner import duration_words, run_cells, run_groups
+from momentalign.paper.experiment import check_names, describe_duration, run_cells, run_groups
 
-CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(4)]
+CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(3)]
 
 # A run as a program of its own: processes and machines find its functions by the name of its file.
 PROGRAM = """
@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_info
 from momentalign.journal import Journal
-from momentalign.paper.runner import run_cells
+from momentalign.paper.experiment import run_cells
 
 def compute(cell):
     rng = np.random.default_rng(cell["seed"])
@@ -157,10 +157,10 @@ def test_processes_and_machines_give_the_same_numbers_each_with_one_thread(start
 
 
 def test_an_interrupted_run_keeps_what_was_finished_and_goes_on(start, tmp_path):
-    path, cells = tmp_path / "cells.jsonl", [{"size": 3, "seed": seed, "seconds": 0.2} for seed in range(20)]
+    path, cells = tmp_path / "cells.jsonl", [{"size": 3, "seed": seed, "seconds": 0.3} for seed in range(10)]
     program = start(path, 2, cells)
     for line in program.stdout:
-        if line == "3 20\n":
+        if line == "2 10\n":
             break
     os.killpg(program.pid, signal.SIGINT)  # as a terminal does on ^C: to the run and to its processes
     started = time.perf_counter()
@@ -168,9 +168,9 @@ def test_an_interrupted_run_keeps_what_was_finished_and_goes_on(start, tmp_path)
     assert "KeyboardInterrupt" in errors
     assert time.perf_counter() - started < 15
     kept = Journal(path, {"what": "test"}).done()
-    assert 3 <= len(kept) < 20
+    assert 2 <= len(kept) < 10
     resumed, progress = finish(start(path, 1, cells))
-    assert progress[0] == (len(kept), 20)
+    assert progress[0] == (len(kept), 10)
     compute = runpy.run_path(str(tmp_path / "program.py"))["compute"]
     logged = [{**cell, "seconds": 0, "log": str(tmp_path / "log")} for cell in cells]
     undisturbed = run_cells(logged, compute, Journal(tmp_path / "undisturbed.jsonl", {}))
@@ -206,8 +206,16 @@ def test_a_group_that_fails_is_named(journal):
 
 
 def test_durations_are_rounded():
-    assert duration_words(44) == "less than a minute"
-    assert duration_words(46) == "about 1 minute"
-    assert duration_words(91) == "about 2 minutes"
-    assert duration_words(7100) == "about 118 minutes"
-    assert duration_words(7300) == "about 2 hours"
+    assert describe_duration(44) == "less than a minute"
+    assert describe_duration(46) == "about 1 minute"
+    assert describe_duration(91) == "about 2 minutes"
+    assert describe_duration(7100) == "about 118 minutes"
+    assert describe_duration(7300) == "about 2 hours"
+
+
+def test_names_that_are_not_known_and_none_at_all_are_refused():
+    check_names(["nn", "cmd"], ["nn", "cmd", "mmd"], "method")
+    with pytest.raises(InvalidInputError, match="method 'magic' is not known; choose among nn, cmd"):
+        check_names(["nn", "magic"], ["nn", "cmd"], "method")
+    with pytest.raises(InvalidInputError, match="no task is named; choose among nn, cmd"):
+        check_names([], ["nn", "cmd"], "task")

@@ -1,13 +1,17 @@
+"""The artificial problem, of the authors and generated, and the reviews."""
+
 import hashlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 
 from momentalign.errors import DamagedFileError, DataNotFoundError
-from momentalign.paper import problems as benchmarks
+from momentalign.paper import problems
 from momentalign.paper.catalogue import ARTIFICIAL, find_file
-from momentalign.paper.problems import load_artificial
+from momentalign.paper.problems import load_artificial, load_reviews, make_artificial
 
 
 @pytest.fixture
@@ -22,7 +26,7 @@ def small_file(tmp_path, monkeypatch):
         y_target=one_hot[[1, 1]],
     )
     digest = hashlib.sha256((tmp_path / ARTIFICIAL.name).read_bytes()).hexdigest()
-    monkeypatch.setattr(benchmarks, "ARTIFICIAL", replace(ARTIFICIAL, sha256=digest))
+    monkeypatch.setattr(problems, "ARTIFICIAL", replace(ARTIFICIAL, sha256=digest))
     monkeypatch.delenv("MOMENTALIGN_DATA", raising=False)
     return tmp_path
 
@@ -39,16 +43,13 @@ def test_one_hot_labels_become_codes(small_file, monkeypatch, by_environment):
     assert problem.target_labels.tolist() == [1, 1]
 
 
-def test_without_a_folder_the_error_says_how_to_get_the_file(monkeypatch):
-    monkeypatch.delenv("MOMENTALIGN_DATA", raising=False)
-    with pytest.raises(DataNotFoundError, match=r"artificial.npz is needed: .*--data DIR.*github.com/wzell/mann"):
-        find_file(ARTIFICIAL)
-
-
-def test_a_missing_file_is_named_with_its_path(tmp_path):
+def test_a_missing_file_and_a_missing_folder_are_named(tmp_path, monkeypatch):
     with pytest.raises(DataNotFoundError) as caught:
         find_file(ARTIFICIAL, tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / 'artificial.npz'} is not there.")
+    monkeypatch.delenv("MOMENTALIGN_DATA", raising=False)
+    with pytest.raises(DataNotFoundError, match=r"artificial.npz is needed: .*--data DIR.*github.com/wzell/mann"):
+        find_file(ARTIFICIAL)
 
 
 def test_a_file_with_another_digest_is_refused_before_it_is_read(small_file, monkeypatch):
@@ -63,25 +64,38 @@ def test_pickled_arrays_are_refused(tmp_path, monkeypatch):
     path = tmp_path / ARTIFICIAL.name
     np.savez(path, x_source=np.array([{"an": "object"}], dtype=object))
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    monkeypatch.setattr(benchmarks, "ARTIFICIAL", replace(ARTIFICIAL, sha256=digest))
+    monkeypatch.setattr(problems, "ARTIFICIAL", replace(ARTIFICIAL, sha256=digest))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         load_artificial(tmp_path)
 
 
+def test_the_generated_problem_is_seeded_and_of_the_papers_shape():
+    one, same, other = make_artificial(3), make_artificial(3), make_artificial(4)
+    np.testing.assert_array_equal(one.source, same.source)
+    np.testing.assert_array_equal(one.target, same.target)
+    assert not np.isclose(one.source, other.source).all()
+    assert one.source.shape == one.target.shape == (639, 2)
+    for labels in (one.source_labels, one.target_labels):
+        assert np.bincount(labels).tolist() == [200, 221, 218]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_generated_target_is_learnable_but_not_from_the_source(seed):
+    problem = make_artificial(seed)
+    from_source = KNeighborsClassifier().fit(problem.source, problem.source_labels)
+    assert from_source.score(problem.target, problem.target_labels) < 0.92
+    from_target = KNeighborsClassifier().fit(problem.target[::2], problem.target_labels[::2])
+    assert from_target.score(problem.target[1::2], problem.target_labels[1::2]) > 0.97
+    linear = LogisticRegression().fit(problem.source, problem.source_labels)
+    assert linear.score(problem.source, problem.source_labels) < 0.97
+
+
 @pytest.mark.data
-def test_the_real_file_is_the_papers_problem():
-    try:
-        problem = load_artificial()
-    except DataNotFoundError:
-        pytest.skip("MOMENTALIGN_DATA does not hold the file")
+def test_the_real_files_are_the_papers():
+    problem, reviews = load_artificial(), load_reviews()
     assert problem.source.shape == problem.target.shape == (639, 2)
-    assert np.bincount(problem.source_labels).tolist() == [200, 221, 218]
-    assert np.bincount(problem.target_labels).tolist() == [200, 221, 218]
-
-
-@pytest.mark.data
-def test_the_reviews_are_the_papers():
-    reviews = benchmarks.load_reviews()
+    for labels in (problem.source_labels, problem.target_labels):
+        assert np.bincount(labels).tolist() == [200, 221, 218]
     sizes = {name: rows.shape for name, rows in reviews.rows.items()}
     assert sizes == {"books": (6465, 5000), "dvd": (5586, 5000), "electronics": (7681, 5000), "kitchen": (7945, 5000)}
     for name, labels in reviews.labels.items():

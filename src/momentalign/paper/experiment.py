@@ -1,0 +1,209 @@
+"""What the experiments share: grids of independent cells, each computed once, and names that are checked.
+
+The tables and figures of Section 6 are grids of cells (a task, a method, a seed). joblib spreads them over processes
+and machines, the journal keeps them, and a run that was stopped computes what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from importlib.metadata import version
+from typing import Any, TypeAlias
+
+import numpy as np
+from joblib import Parallel, delayed, parallel_config
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from momentalign.errors import InvalidInputError
+from momentalign.estimators.tca import TransferComponentAnalysis
+from momentalign.journal import Journal, cell_key
+from momentalign.training.torch_engine import one_thread
+from momentalign.version import __version__
+
+__all__ = [
+    "Cell",
+    "Progress",
+    "Say",
+    "accuracy_on_components",
+    "announce",
+    "check_names",
+    "describe_duration",
+    "identity",
+    "run_cells",
+    "run_groups",
+    "silent",
+    "table_result",
+]
+
+Cell: TypeAlias = Mapping[str, Any]
+Compute: TypeAlias = Callable[[Cell], dict[str, Any]]
+ComputeTogether: TypeAlias = Callable[[Sequence[Cell]], list[dict[str, Any]]]
+Progress: TypeAlias = Callable[[int, int], None]
+Say: TypeAlias = Callable[[str], None]
+
+
+def run_cells(
+    cells: Iterable[Cell], compute: Compute, journal: Journal, *, n_jobs: int = 1, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Compute the cells that the journal does not hold and return the results of all by their keys.
+
+    A result is written as soon as it arrives, so a run that is interrupted or fails keeps what was finished. Every cell
+    is computed with one thread, and what is returned was read back from the journal: the results depend neither on
+    `n_jobs` nor on the order of arrival nor on an interruption.
+
+    Parameters
+    ----------
+    cells
+        Dictionaries of plain values; a cell that occurs twice is computed once.
+    compute
+        A function of a module, from a cell to a dictionary of plain values, that depends on nothing but the cell.
+    journal
+        Where results are kept.
+    n_jobs
+        Processes to compute in; -1 takes every core, 1 stays in this process. Inside
+        ``joblib.parallel_config(backend="dask")`` the workers of the cluster are taken instead; give them one thread
+        each.
+    progress
+        Called with the number of finished cells and of all cells, at first and after each.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> journal = Journal(Path(folder.name) / "cells.jsonl", {"what": "squares"})
+    >>> run_cells([{"x": 2}, {"x": 3}], lambda cell: {"y": cell["x"] ** 2}, journal)
+    {'{"x":2}': {'y': 4}, '{"x":3}': {'y': 9}}
+    >>> folder.cleanup()
+    """
+    return run_groups(cells, _one_by_one, partial(_compute_each, compute), journal, n_jobs=n_jobs, progress=progress)
+
+
+def run_groups(
+    cells: Iterable[Cell],
+    group: Callable[[Sequence[Cell]], Iterable[Sequence[Cell]]],
+    compute_together: ComputeTogether,
+    journal: Journal,
+    *,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """:func:`run_cells` where several cells are one piece of work, as for an accelerator.
+
+    `group` puts the cells that are missing into groups, in the order in which they are to be computed;
+    `compute_together` returns the results of a group and sets its own number of threads.
+    """
+    wanted = {cell_key(cell): cell for cell in cells}
+    done = journal.done()
+    missing = [cell for key, cell in wanted.items() if key not in done]
+    finished = len(wanted) - len(missing)
+    show = progress or (lambda _finished, _total: None)
+    show(finished, len(wanted))
+    # One group per batch: a batch of several would be written only when its last one is finished.
+    parallel = Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
+    with closing(parallel(delayed(_named)(compute_together, own) for own in group(missing))) as arrivals:
+        for own, results in arrivals:
+            for cell, result in zip(own, results, strict=True):
+                journal.append(cell, result)
+            finished += len(own)
+            show(finished, len(wanted))
+    done = journal.done()
+    return {key: done[key] for key in wanted}
+
+
+def _one_by_one(cells: Sequence[Cell]) -> list[list[Cell]]:
+    return [[cell] for cell in cells]
+
+
+def _compute_each(compute: Compute, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Compute cells with one thread and nothing spread further: both could change the last digits."""
+    with one_thread(), threadpool_limits(limits=1), parallel_config(backend="sequential"):
+        return [compute(cell) for cell in cells]
+
+
+def _named(compute_together: ComputeTogether, cells: Sequence[Cell]) -> tuple[Sequence[Cell], list[dict[str, Any]]]:
+    """The cells with their results, or an error that names them."""
+    try:
+        return cells, compute_together(cells)
+    except Exception as error:
+        error.add_note(f"This happened in the cell {' and the cell '.join(map(cell_key, cells))}.")
+        raise
+
+
+def silent(_text: str) -> None:
+    """Say nothing."""
+
+
+def announce(
+    cells: Sequence[Cell], journal: Journal, say: Say, seconds: Callable[[Sequence[Cell]], float | None]
+) -> None:
+    """Say how many cells are missing and how long they will take; None where that is not known."""
+    done = journal.done()
+    missing = [cell for cell in cells if cell_key(cell) not in done]
+    estimate = seconds(missing)
+    if estimate is not None:
+        say(f"{len(missing)} of {len(cells)} trainings are to be done: {describe_duration(estimate)}")
+
+
+def describe_duration(seconds: float) -> str:
+    """Say roughly how long something takes.
+
+    Examples
+    --------
+    >>> describe_duration(4.0), describe_duration(70.0), describe_duration(1500.0), describe_duration(50_000.0)
+    ('less than a minute', 'about 1 minute', 'about 25 minutes', 'about 14 hours')
+    """
+    if seconds < 45:
+        return "less than a minute"
+    if seconds >= 2 * 3600:
+        return f"about {round(seconds / 3600)} hours"
+    minutes = round(seconds / 60) or 1
+    return f"about {minutes} minute{'s' if minutes > 1 else ''}"
+
+
+def check_names(names: Sequence[str], known: Iterable[str], kind: str) -> None:
+    """Refuse names that are not known, and an empty list.
+
+    Examples
+    --------
+    >>> check_names(["nn", "cmd"], ["nn", "cmd", "mmd"], "method")
+    """
+    known = list(known)
+    for name in names:
+        if name not in known:
+            raise InvalidInputError(f"{kind} {name!r} is not known; choose among {', '.join(known)}.")
+    if not names:
+        raise InvalidInputError(f"no {kind} is named; choose among {', '.join(known)}.")
+
+
+def identity(what: str, protocol: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:
+    """Return what makes results comparable; a journal of another identity is refused."""
+    versions = {"momentalign": __version__} | {name: version(name) for name in ("numpy", "scipy", "torch")}
+    return {"what": what, "protocol": dict(protocol), "versions": versions, "data": dict(data)}
+
+
+def table_result(
+    kind: str, described: Mapping[str, Any], seeds: Iterable[int], tasks: Iterable[str], **parts: Any
+) -> dict[str, Any]:
+    """Return the result of an experiment, ready for JSON, with what identifies it."""
+    rest = {name: value for name, value in described.items() if name != "what"}
+    return {"kind": kind, **rest, "seeds": list(seeds), "tasks": list(tasks), **parts}
+
+
+def accuracy_on_components(
+    source: Any, labels: Any, target: Any, test: Any, test_labels: Any, *, n_components: int, mu: float, centre: bool
+) -> float:
+    """Accuracy of logistic regression on the transfer components of both domains; nothing in it is drawn.
+
+    The target rows of `test` are those of the evaluation.
+    """
+    components = TransferComponentAnalysis(n_components=n_components, mu=mu).fit(source, X_target=target)
+    source, target, test = (components.transform(rows) for rows in (source, target, test))
+    # One factor for all components, so that the penalty means the same on every task.
+    both = np.concatenate([source, target])
+    mean, scale = both.mean(axis=0) if centre else 0.0, np.sqrt(both.var(axis=0).mean())
+    classifier = LogisticRegression(C=0.1, max_iter=1000).fit((source - mean) / scale, labels)
+    return float(classifier.score((test - mean) / scale, test_labels))
