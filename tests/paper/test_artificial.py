@@ -9,7 +9,7 @@ import pytest
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, activations, outputs
-from momentalign.paper.artificial import OURS, PAPER, find_setting, label_free_score, run, train
+from momentalign.paper.artificial import OWN, PAPER, find_setting, label_free_score, run, train
 from momentalign.paper.problems import load_artificial, make_artificial
 
 SHORT = replace(PAPER, plain_epochs=200, aligned_epochs=100)
@@ -26,18 +26,18 @@ def result(problem):
 
 
 def test_protocol_is_the_papers():
-    plain, aligned = PAPER.plain_recipe(), PAPER.aligned_recipe()
+    plain, aligned = PAPER.plain_config(), PAPER.aligned_config()
     assert (plain.max_epochs, aligned.max_epochs) == (15_000, 5_000)
-    for recipe in (plain, aligned):
-        assert recipe.hidden == (15,)
-        assert (recipe.optimizer.name, recipe.optimizer.rate) == ("adadelta", 1.0)
-        assert (recipe.batch_size, recipe.patience, recipe.keep) == (None, None, "last")
+    for config in (plain, aligned):
+        assert config.hidden == (15,)
+        assert (config.optimizer.name, config.optimizer.rate) == ("adadelta", 1.0)
+        assert (config.batch_size, config.patience, config.keep) == (None, None, "last")
     assert (PAPER.weight, PAPER.n_moments) == (1.0, 5)
 
 
-@pytest.mark.parametrize("setting", [PAPER, OURS, replace(PAPER, plain_epochs=7, aligned_epochs=3)])
+@pytest.mark.parametrize("setting", [PAPER, OWN, replace(PAPER, plain_epochs=7, aligned_epochs=3)])
 def test_the_start_of_the_mann_is_among_the_kept_weights(setting):
-    assert setting.plain_epochs % setting.plain_recipe().snapshot_every == 0
+    assert setting.plain_epochs % setting.plain_config().snapshot_every == 0
 
 
 def test_mann_starts_from_the_plain_weights(problem):
@@ -50,8 +50,8 @@ def test_mann_starts_from_the_plain_weights(problem):
 def test_target_labels_are_not_looked_at(problem):
     honest = train(problem, SHORT, [1])[0]
     poisoned = train(problem._replace(target_labels=None), SHORT, [1])[0]
-    for ours, theirs in zip(honest.mann.layers, poisoned.mann.layers, strict=True):
-        np.testing.assert_array_equal(ours.weight, theirs.weight)
+    for one, other in zip(honest.mann.layers, poisoned.mann.layers, strict=True):
+        np.testing.assert_array_equal(one.weight, other.weight)
 
 
 def test_alignment_lowers_the_distance_and_is_what_the_result_says(problem, result):
@@ -88,7 +88,7 @@ def test_label_free_score_of_perfect_and_of_constant_predictions(problem):
 
 
 def test_unknown_setting_lists_the_known():
-    assert find_setting("momentalign") is OURS
+    assert find_setting("momentalign") is OWN
     with pytest.raises(InvalidInputError, match="paper, momentalign"):
         find_setting("best")
 
@@ -96,9 +96,9 @@ def test_unknown_setting_lists_the_known():
 @pytest.mark.data
 def test_the_authors_points_are_learned_as_in_the_paper():
     problem = load_artificial()
-    papers, ours = (run(problem, setting, seeds=range(6), data="authors") for setting in (PAPER, OURS))
+    papers, own = (run(problem, setting, seeds=range(4), data="authors") for setting in (PAPER, OWN))
     assert 0.85 < papers["median"]["nn_accuracy"] < 0.91
     assert papers["median"]["mann_accuracy"] > papers["median"]["nn_accuracy"] + 0.03
-    assert ours["median"]["mann_accuracy"] > 0.97
-    scores = [np.mean([figures["mann_score"] for figures in result["runs"]]) for result in (papers, ours)]
+    assert own["median"]["mann_accuracy"] > 0.97
+    scores = [np.mean([figures["mann_score"] for figures in result["runs"]]) for result in (papers, own)]
     assert scores[1] < scores[0]
