@@ -184,10 +184,11 @@ def test_features_far_from_zero_are_watched(rng, kind, beside):
     assert restarted.update(rows(20)) is not None
 
 
-def test_noise_of_single_precision_is_no_drift(rng):
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_noise_of_single_precision_is_no_drift(rng, form):
     """Of features that vary by less than their rounding: another machine rounds in another way."""
     reference = (1000 + 1e-4 * rng.normal(size=(1000, 1))).astype(np.float32)
-    watch = DriftMonitor(reference, window=200, n_resamples=400, random_state=0)
+    watch = DriftMonitor(form(reference), window=200, n_resamples=400, random_state=0)
     assert not watch.update(np.full((200, 1), 1000.0001, np.float32)).alarm
     assert watch.update(np.full((200, 1), 1001.0, np.float32)).alarm
 

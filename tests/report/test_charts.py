@@ -42,6 +42,8 @@ def test_a_limit_is_a_stroke_on_the_scale_of_the_bars():
     strokes = [float(x) for x in re.findall(r'ma-median ma-source" d="M([\d.]+) ', picture.content)]
     corner = float(re.findall(r'ma-bar ma-target" d="M([\d.]+) ', picture.content)[0])
     assert np.subtract(strokes, corner) == pytest.approx(lengths(picture, "ma-target")[::-1], abs=0.2)
+    values = [float(x) for x in re.findall(r'x="([\d.]+)" y="[\d.]+" text-anchor="start"', picture.content)]
+    assert min(np.subtract(values, strokes)) > 0  # A value covers no stroke.
 
 
 def test_bars_of_zeros_and_long_names_can_be_drawn():
