@@ -30,17 +30,20 @@ FILES = {
     "fit": {"source.csv", "target.csv", "model/manifest.json", "model/report.html"},
     "reproduce": {"momentalign-sentiment.jsonl", "momentalign-sentiment.json", "momentalign-sentiment.html"},
 }
+FEW = 4  # kills in the ordinary run
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
 def disturbed(tmp_path_factory):
     """What became of all kinds of runs that were killed so many times each."""
-    kinds = [kind for kind in FILES if kind != "reproduce" or "MOMENTALIGN_DATA" in os.environ]
     found = {}
 
     def run(kills):
         if kills not in found:
+            # Killed deep runs have a test of their own, test_deep_resume.py; killed reproductions in tests/test_cli.py.
+            kinds = [kind for kind in FILES if kills > FEW or kind in ("search", "fit")]
+            kinds = [kind for kind in kinds if kind != "reproduce" or "MOMENTALIGN_DATA" in os.environ]
             folder = tmp_path_factory.mktemp("disturbed")
             command = [sys.executable, WORKER, folder, str(kills), *kinds]
             done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
@@ -51,8 +54,18 @@ def disturbed(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("kills", [5, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
-@pytest.mark.parametrize("kind", [*list(FILES)[:3], pytest.param("reproduce", marks=pytest.mark.data)])
+LONG_RUN = [pytest.mark.long, pytest.mark.timeout(3600)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [
+        ("search", FEW),
+        ("fit", FEW),
+        *[pytest.param(kind, 50, marks=LONG_RUN) for kind in ("deep", "search", "fit")],
+        pytest.param("reproduce", 50, marks=[*LONG_RUN, pytest.mark.data]),
+    ],
+)
 def test_killed_at_random_moments_a_run_ends_with_the_same_bits(disturbed, kind, kills):
     found = disturbed(kills)[kind]
     assert found["kills"] == kills

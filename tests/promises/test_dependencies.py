@@ -22,7 +22,7 @@ COMES_WITH_TORCH = {"triton"}
 NAMED_ONLY = {"onnx", "onnxscript", "tensorboard"}
 # What stands as a whole on a library that not everyone has; anything else can be imported without.
 NEEDS_MORE = ("momentalign.training.deep.", "momentalign.report.diagnosis", "momentalign.discrepancies._cuda")
-NEEDS_MORE += ("momentalign.discrepancies._triton", "momentalign.experiments.digit")
+NEEDS_MORE += ("momentalign.discrepancies._triton", "momentalign.paper.digit")
 
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys

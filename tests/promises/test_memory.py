@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from momentalign.tables.chunks import FileChunks, NpyChunks
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.training import compiled
+from momentalign.training import compiled_engine as compiled
 
 def most():  # unlike ru_maxrss, nothing of the process that started this one
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]

@@ -19,7 +19,7 @@ import hashlib, os
 import numpy as np, torch
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # torch by itself takes no more than there are cores
 from momentalign import MANNClassifier
-from momentalign.training import compiled
+from momentalign.training import compiled_engine as compiled
 rng = np.random.default_rng(0)
 # Sums over this many rows torch splits over threads.
 X, y = rng.normal(size=(4000, 50)), np.array(["a", "b"])[np.arange(4000) % 2]
