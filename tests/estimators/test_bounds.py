@@ -73,6 +73,9 @@ def test_sparse_rows_and_combined_networks_are_welcome(domains):
     other = error_bound(chosen, sparse.csr_matrix(rows), labels.tolist(), sparse.csr_matrix(others))
     assert [row.value for row in other] == pytest.approx([row.value for row in dense], nan_ok=True, abs=1e-6)
     assert dense["source error"].value == pytest.approx(1 - chosen.score(rows, labels))
+    shifts = np.abs(chosen.predict_proba(rows).mean(axis=0) - chosen.predict_proba(others).mean(axis=0))
+    assert dense["shift of an output"].value == pytest.approx(shifts.max(), abs=1e-6)
+    assert dense["shift of an output by moments"].kind == "unknown"
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -95,7 +98,7 @@ def test_a_network_without_weights_has_an_interval_too(model: ma.MANNClassifier,
     flat = ma.MANNClassifier(hidden=(6,), max_epochs=1, random_state=0, device="cpu").fit(
         domains[0][:60], domains[1][:60]
     )
-    flat.coefs_ = [flat.coefs_[0], np.zeros_like(flat.coefs_[1])]
+    flat.coefs_[1][:] = flat.intercepts_[1][:] = 0.0
     report = error_bound(flat, domains[0][:60], domains[1][:60], domains[2][:60])
     assert report["shift of an output"].value == 0.0
 

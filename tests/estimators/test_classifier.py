@@ -122,18 +122,18 @@ def test_patience_stops_training_after_the_lowest_validation_loss(quick, problem
 def test_held_out_rows_keep_the_class_proportions(quick, make_problem):
     X, y, *_ = make_problem(rows=100)
     y = (np.arange(100) % 5 == 0).astype(int)
-    task, _, _ = quick(validation_fraction=0.25)._prepare(X, y, None)
+    _, task, _, _ = quick(validation_fraction=0.25)._prepare(X, y, None)
     assert np.bincount(task.labels).tolist() == [60, 15]
     assert np.bincount(task.validation_labels).tolist() == [20, 5]
     both = np.concatenate([task.source, task.validation])
     np.testing.assert_array_equal(np.sort(both, axis=0), np.sort(X.astype(np.float32), axis=0))
-    everything, _, _ = quick(validation_fraction=0.0)._prepare(X, y, None)
+    _, everything, _, _ = quick(validation_fraction=0.0)._prepare(X, y, None)
     assert everything.validation is None
 
 
 def test_both_domains_are_shuffled_once_by_the_seed(quick, problem):
     """Files are often sorted by class; batches of one class have other moments than the domain."""
-    tasks = [quick(random_state=seed)._prepare(*problem[:3])[0] for seed in (0, 0, 1)]
+    tasks = [quick(random_state=seed)._prepare(*problem[:3])[1] for seed in (0, 0, 1)]
     for rows in ("source", "target"):
         first, same, other = (getattr(task, rows) for task in tasks)
         np.testing.assert_array_equal(first, same)

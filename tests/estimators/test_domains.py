@@ -169,9 +169,10 @@ def test_an_infinite_label_is_refused(quick, problem, label):
         quick().fit(*problem[:3], y_target=labels)
 
 
-def test_a_number_too_large_to_be_whole_stays_what_it_is(quick, problem):
+def test_a_number_too_large_to_be_whole_is_no_class(quick, problem):
     labels = np.where(np.arange(90) < 9, 1e300, np.nan)
-    assert read(*problem[:3], y_target=labels).labels.max() == 1e300
+    with pytest.raises(InvalidInputError, match="y: Unknown label type: continuous"):
+        quick().fit(*problem[:3], y_target=labels)
 
 
 def test_an_id_beyond_whole_numbers_is_refused(quick, problem):

@@ -26,7 +26,7 @@ def several():
 
 
 def _task(model, X, y, domain):
-    return model._prepare(X, y, None, domain)[0]
+    return model._prepare(X, y, None, domain)[1]
 
 
 @pytest.mark.parametrize("between", ["pooled", "pairs", "barycentre"])
@@ -156,7 +156,7 @@ def test_a_small_domain_is_not_held_out(quick, several):
 def test_labelled_target_rows_are_shared_out_among_the_sources(quick, several):
     X, y, domain = several
     known = np.where(np.arange((domain < 0).sum()) < 8, 1, -1)
-    _, _, domains = quick()._prepare(X, y, None, domain, known)
+    *_, domains = quick()._prepare(X, y, None, domain, known)
     assert domains.source_numbers[-8:].tolist() == [0, 1, 2, 0, 1, 2, 0, 1]
     model = quick().fit(X, y, sample_domain=domain, y_target=known)
     assert [model.moments_[number].count for number in (1, 2, 5, -1, -4)] == [60, 50, 13, 40, 30]

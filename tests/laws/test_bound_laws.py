@@ -83,7 +83,7 @@ def probabilities(draw, classes):
 def test_no_labelling_of_the_target_leaves_the_bounds_on_the_soft_error(data, classes, degree):
     (ours, codes), (theirs, truth) = (data.draw(probabilities(classes)) for _ in range(2))
     report = target_error_terms(
-        ours, codes, theirs, cmd_terms=[0.0] * degree, output_gap=0.0, output_bound=GapBound(0.0, 0.0), rows="fresh"
+        ours, codes, theirs, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0), rows="fresh"
     )
     soft = 1.0 - theirs[np.arange(len(theirs)), truth].mean()
     error = (theirs.argmax(axis=1) != truth).mean()
@@ -97,9 +97,7 @@ def test_no_labelling_of_the_target_leaves_the_bounds_on_the_soft_error(data, cl
 def test_the_known_part_of_theorem_1_bounds_the_target_error_where_its_assumptions_hold(data, classes, degree, slope):
     """In both domains rows are wrong with a probability that is one function of the confidence, slopes up to 1."""
     (ours, codes), (theirs, _) = (data.draw(probabilities(classes)) for _ in range(2))
-    report = target_error_terms(
-        ours, codes, theirs, cmd_terms=[0.0] * degree, output_gap=0.0, output_bound=GapBound(0.0, 0.0)
-    )
+    report = target_error_terms(ours, codes, theirs, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0))
     rates = [0.5 + slope * (part.max(axis=1) - 0.5) for part in (ours, theirs)]
     distance = report["distance by moments"].value + report["smoothness"].value
     assert rates[1].mean() <= rates[0].mean() + distance + SLACK

@@ -16,7 +16,7 @@ OURS, CODES, THEIRS = [SURE, SURE, UNSURE, UNSURE] * 500, [0, 1, 2, 0] * 500, [U
 
 
 def terms(source=OURS, codes=CODES, target=THEIRS, **changes: Any):
-    given = {"cmd_terms": [0.2, 0.1, 0.05], "output_gap": 0.3, "output_bound": GapBound(0.25, 0.125), "rows": "fresh"}
+    given = {"cmd_terms": [0.2, 0.1, 0.05], "output_bound": GapBound(0.25, 0.125), "rows": "fresh"}
     return target_error_terms(source, codes, target, **{**given, **changes})
 
 
@@ -71,9 +71,11 @@ def test_moments_of_the_activations_are_reported_with_their_bound():
     report = terms(cmd_terms=[0.0, 0.25, 0.125])
     assert report["CMD"].value == 0.375
     assert report["polynomials of the activations"].value == 0.375
-    assert report["shift of an output"].value == 0.3
+    # Of the first class: (0.9 + 0.9 + 0.25 + 0.25) / 4 in the source, (3 * 0.25 + 0.9) / 4 in the target.
+    assert report["shift of an output"].value == pytest.approx(0.575 - 0.4125)
     assert report["shift of an output by moments"].value == 0.375
     assert "0.250 by the moments and 0.125 for the smoothness" in report["shift of an output by moments"].words
+    assert terms(output_bound=None)["shift of an output by moments"].value is None
 
 
 def test_kinds_of_fresh_and_of_seen_rows():

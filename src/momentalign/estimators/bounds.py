@@ -59,6 +59,9 @@ def error_bound(
     The sum of what Theorem 1 lets be known is often larger than 1, and then says nothing. Even where it is smaller, the
     labelling disagreement is not in it, and no method can know that without target labels.
 
+    Of several networks that predict together, errors, confidences and shifts are those of their combination; the CMD is
+    that of the network with the largest coefficient, as ``transform`` returns its activations.
+
     Examples
     --------
     >>> import numpy as np, momentalign as ma
@@ -75,15 +78,16 @@ def error_bound(
         raise InvalidTypeError(
             f"model must be a MANNClassifier, got {type(model).__name__}; the bound needs its hidden layer and classes."
         )
-    chances = [np.asarray(model.predict_proba(part), dtype=np.float64) for part in (X_source, X_target)]
+    source, target = (np.asarray(model.predict_proba(part), dtype=np.float64) for part in (X_source, X_target))
     hidden = [np.asarray(model.transform(part), dtype=np.float64) for part in (X_source, X_target)]
-    gap, bound = _output_shift(hidden, model.coefs_[-1], model.intercepts_[-1], degree=model.n_moments)
+    bound = None
+    if len(model.networks_) == 1:
+        bound = _output_bound(hidden, model.coefs_[-1], model.intercepts_[-1], degree=model.n_moments)
     return target_error_terms(
-        chances[0],
-        _codes(model, y_source, rows=len(chances[0])),
-        chances[1],
+        source,
+        _codes(model, y_source, rows=len(source)),
+        target,
         cmd_terms=[float(term) for term in cmd_terms(*hidden, n_moments=model.n_moments)],
-        output_gap=gap,
         output_bound=bound,
         confidence=confidence,
         rows=rows,
@@ -103,36 +107,33 @@ def _codes(model: MANNClassifier, labels: Any, *, rows: int) -> NDArray[np.intp]
     return np.searchsorted(model.classes_, values)
 
 
-def _output_shift(
-    hidden: list[NDArray[Any]], weights: NDArray[Any], biases: NDArray[Any], *, degree: int
-) -> tuple[float, GapBound]:
-    """The largest shift of a mean output of the network, and its bound by moments of what enters the softmax."""
+def _output_bound(hidden: list[NDArray[Any]], weights: NDArray[Any], biases: NDArray[Any], *, degree: int) -> GapBound:
+    """Bound the largest shift of a mean probability of a network by moments of what enters the softmax."""
     weights, biases = weights.astype(np.float64), biases.astype(np.float64)
     entering = [part @ weights + biases for part in hidden]
-    margins = [np.stack([_margin(part, place) for place in range(len(biases))], axis=1) for part in entering]
+    margins = [np.stack([_margin(part, index) for index in range(len(biases))], axis=1) for part in entering]
     shifts = np.abs(expit(margins[0]).mean(axis=0) - expit(margins[1]).mean(axis=0))
-    place = int(shifts.argmax())
-    bound = smooth_gap_bound(
+    index = int(shifts.argmax())
+    return smooth_gap_bound(
         expit,
-        margins[0][:, place],
-        margins[1][:, place],
+        margins[0][:, index],
+        margins[1][:, index],
         degree,
         lipschitz=STEEPEST,
-        interval=_margin_interval(weights, biases, place),
+        interval=_margin_interval(weights, biases, index),
     )
-    return float(shifts[place]), bound
 
 
-def _margin(entering: Floats, place: int) -> Floats:
+def _margin(entering: Floats, index: int) -> Floats:
     """What the probability of one class is the logistic function of."""
-    others = np.delete(entering, place, axis=1)
-    return np.asarray(entering[:, place] - logsumexp(others, axis=1))
+    others = np.delete(entering, index, axis=1)
+    return np.asarray(entering[:, index] - logsumexp(others, axis=1))
 
 
-def _margin_interval(weights: Floats, biases: Floats, place: int) -> tuple[float, float]:
+def _margin_interval(weights: Floats, biases: Floats, index: int) -> tuple[float, float]:
     """Where that lies for activations in [0, 1]: a sum of exponentials is between its largest and so many of it."""
-    against = weights[:, [place]] - np.delete(weights, place, axis=1)
-    offset = biases[place] - np.delete(biases, place)
+    against = weights[:, [index]] - np.delete(weights, index, axis=1)
+    offset = biases[index] - np.delete(biases, index)
     low = offset + np.minimum(against, 0.0).sum(axis=0)
     high = offset + np.maximum(against, 0.0).sum(axis=0)
     return float(low.min()) - math.log(len(offset)) - ROOM, float(high.min()) + ROOM

@@ -29,7 +29,7 @@ from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN
 from momentalign.estimators.several import Running
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.progress import progress_bar
-from momentalign.training.config import LossName, NetworkSpec, Task, TrainedNetwork
+from momentalign.training.config import LossName, NetworkSpec, Task, TrainedNetwork, TrainingConfig
 
 __all__ = ["MANNClassifier"]
 
@@ -214,21 +214,23 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
                 "weight=1.0."
             )
 
-    def _train(self, task: Task, spec: NetworkSpec, device: str) -> None:
+    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
         if not self._is_automatic:
-            super()._train(task, spec, device)
+            super()._train(task, config, spec, device)
             return
         with progress_bar(type(self).__name__, verbose=self.verbose) as progress:
-            self._train_several(task, spec, Running(device, threads=effective_n_jobs(-1), progress=progress))
+            self._train_several(task, config, spec, Running(device, threads=effective_n_jobs(-1), progress=progress))
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)
         self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
 
-    def _train_several(self, task: Task, spec: NetworkSpec, running: Running, *, seeds: int = 1) -> Combination:
+    def _train_several(
+        self, task: Task, config: TrainingConfig, spec: NetworkSpec, running: Running, *, seeds: int = 1
+    ) -> Combination:
         """Train networks of several weights and predict with what :func:`train_combination` makes of them."""
         specs = weight_grid(spec if task.target is not None else replace(spec, distance=None), seeds=seeds)
-        combination = train_combination(task, self._config(), specs, running)
+        combination = train_combination(task, config, specs, running)
         self._keep_members(combination.final, combination.members)
         return combination
 

@@ -143,22 +143,23 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             Labels of some target rows, NaN, None or, where labels are classes, -1 where unknown; those rows join the
             labelled ones.
         """
-        task, spec, domains = self._prepare(X, y, X_target, sample_domain, y_target)
-        self._train(task, spec, check_device(self.device))
+        config, task, spec, domains = self._prepare(X, y, X_target, sample_domain, y_target)
+        self._train(task, config, spec, check_device(self.device))
         self._note_moments(domains)
         return self
 
     def _prepare(
         self, X: Any, y: Any, X_target: Any, sample_domain: Any = None, y_target: Any = None
-    ) -> tuple[Task, NetworkSpec, Domains]:
-        """Check parameters and data; return what to train on and which network."""
-        spec, labels = self._spec(), self._new_labels()
+    ) -> tuple[TrainingConfig, Task, NetworkSpec, Domains]:
+        """Check parameters and data; return how to train, on what, and which network."""
+        config, labels = self._config(), self._new_labels()
+        spec = self._spec(config)
         domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain, y_target=y_target)
         self._keep_labels(labels)
         refuse_other_count(spec.domain_weights, len(domain_ids(domains.source_ids)))
         weight = spec.weight if domains.target is not None else 0.0
         spec = replace(spec, seed=check_seed(self.random_state), weight=weight)
-        return self._split(domains, labels, spec.seed), spec, domains
+        return config, self._split(domains, labels, spec.seed), spec, domains
 
     def _split(self, domains: Domains, labels: Labels, seed: int) -> Task:
         """Shuffle source and target once and hold out a part of the source."""
@@ -183,9 +184,9 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             source_domains=_picked(task.source_domains, training),
         )
 
-    def _train(self, task: Task, spec: NetworkSpec, device: str) -> None:
+    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
         with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
-            (network,) = train_stack(task, self._config(), [spec], device=device, progress=progress)
+            (network,) = train_stack(task, config, [spec], device=device, progress=progress)
         self._keep(network)
 
     def _keep(self, network: TrainedNetwork) -> None:
@@ -214,7 +215,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
 
     def _partial_fit(self, X: Any, y: Any, X_target: Any, labels: Labels, sample_domain: Any) -> Self:
         """Learn from some more rows in one pass; `labels` are those of the calls before, if there were any."""
-        config, spec, device = self._config(), self._spec(), check_device(self.device)
+        config, device = self._config(), check_device(self.device)
+        spec = self._spec(config)
         self._refuse_other_columns(X)
         known = {name: vars(self)[name] for name in ("n_features_in_", "feature_names_in_") if name in vars(self)}
         domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain)
@@ -234,7 +236,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
 
     def _fit_chunks(self, source: Any, target: Any, labels: Labels, most_held_out: int) -> Self:
         """Train on chunks that are read once before and once in every epoch."""
-        config, spec = self._config(), self._spec()
+        config = self._config()
+        spec = self._spec(config)
         spec = replace(spec, seed=check_seed(self.random_state), weight=spec.weight if target is not None else 0.0)
         refuse_other_count(spec.domain_weights, 1)
         most = positive_int(most_held_out, "most_held_out", example="10000")
@@ -324,9 +327,9 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
             loss=self._loss,
         )
 
-    def _spec(self) -> NetworkSpec:
+    def _spec(self, config: TrainingConfig) -> NetworkSpec:
         """The network that the parameters describe, without its seed."""
-        distance = named_distance(self.discrepancy, self.n_moments, width=self._config().hidden[-1])
+        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
         weights = read_domain_weights(self.domain_weights)
         return NetworkSpec(0, self._weight(), distance, between=read_between(self.between), domain_weights=weights)
 

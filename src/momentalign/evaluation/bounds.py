@@ -130,8 +130,7 @@ def target_error_terms(
     target_probabilities: ArrayLike,
     *,
     cmd_terms: Sequence[float],
-    output_gap: float,
-    output_bound: GapBound,
+    output_bound: GapBound | None = None,
     confidence: float = 0.95,
     rows: Rows = "seen",
 ) -> BoundReport:
@@ -145,9 +144,10 @@ def target_error_terms(
         The number of the true class of each source row.
     cmd_terms
         The k terms of the CMD between the hidden activations.
-    output_gap, output_bound
-        By how much an output of the network differs between the domains on average, and the bound on it by k moments of
-        what enters it (:func:`~momentalign.theory.moment_bounds.smooth_gap_bound`).
+    output_bound
+        For a single network: the bound, by k moments of what enters the softmax, on the shift of the class whose mean
+        probability differs most (:func:`~momentalign.theory.moment_bounds.smooth_gap_bound`). None where several
+        networks predict together, of whose probabilities no moments are known.
     confidence
         The probability with which all bounds on whole domains hold together.
     rows
@@ -166,7 +166,7 @@ def target_error_terms(
     --------
     >>> report = target_error_terms(
     ...     [[0.9, 0.1], [0.2, 0.8]] * 500, [0, 1] * 500, [[0.8, 0.2], [0.3, 0.7]] * 500,
-    ...     cmd_terms=[0.1, 0.01], output_gap=0.0, output_bound=GapBound(0.0, 0.02), rows="fresh")
+    ...     cmd_terms=[0.1, 0.01], rows="fresh")
     >>> for row in list(report)[:2]:
     ...     print(row.name, row.kind, round(row.value, 3))
     source error measured 0.0
@@ -194,7 +194,7 @@ def target_error_terms(
             _theorem_row(at_most, distance),
             *_soft_rows(theirs, certain),
             _shares_row(ours.shape[1], codes, theirs),
-            *_moment_rows(cmd_terms, output_gap, output_bound),
+            *_moment_rows(cmd_terms, float(np.abs(ours.mean(axis=0) - theirs.mean(axis=0)).max()), output_bound),
         ),
         certain.confidence,
     )
@@ -296,7 +296,7 @@ def _shares_row(classes: int, codes: NDArray[np.intp], theirs: Floats) -> BoundR
     )
 
 
-def _moment_rows(cmd_terms: Sequence[float], gap: float, bound: GapBound) -> list[BoundRow]:
+def _moment_rows(cmd_terms: Sequence[float], shift: float, bound: GapBound | None) -> list[BoundRow]:
     """What k moments of the hidden activations say about functions of them, on these rows."""
     degree = len(cmd_terms)
     return [
@@ -311,19 +311,26 @@ def _moment_rows(cmd_terms: Sequence[float], gap: float, bound: GapBound) -> lis
         BoundRow(
             "shift of an output",
             "|E_S h - E_T h|",
-            float(gap),
+            shift,
             "measured",
-            "of the class whose mean probability in the network differs most between source and target",
+            "of the class whose mean probability differs most between source and target",
         ),
-        BoundRow(
-            "shift of an output by moments",
-            "|E_S h - E_T h|",
-            bound.total,
-            "bound",
-            f"the same for these rows from {degree} moments of what enters the softmax: {bound.polynomial:.3f} by the "
-            f"moments and {bound.smoothness:.3f} for the smoothness",
-        ),
+        _output_bound_row(bound, degree),
     ]
+
+
+def _output_bound_row(bound: GapBound | None, degree: int) -> BoundRow:
+    name, symbol = "shift of an output by moments", "|E_S h - E_T h|"
+    if bound is None:
+        return BoundRow(name, symbol, None, "unknown", "several networks predict together; moments bound single ones")
+    return BoundRow(
+        name,
+        symbol,
+        bound.total,
+        "bound",
+        f"the same for these rows from {degree} moments of what enters the softmax: {bound.polynomial:.3f} by the "
+        f"moments and {bound.smoothness:.3f} for the smoothness",
+    )
 
 
 def _read(source: ArrayLike, codes: ArrayLike, target: ArrayLike) -> tuple[Floats, NDArray[np.intp], Floats]:
