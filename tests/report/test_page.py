@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
 from momentalign.report import page as parts
-from momentalign.report.page import Fact, Section, p_value_text, percent, read_result, render_page, write_page
+from momentalign.report.page import Fact, Section, check_result, p_value_text, percent, render_page, write_page
 from momentalign.report.svg import Frame, Picture
 
 STYLE = files("momentalign.report").joinpath("templates", "figure.css").read_text(encoding="utf-8")
@@ -136,6 +136,6 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path):
 
 def test_a_result_of_another_kind_or_without_a_part_is_refused():
     with pytest.raises(InvalidInputError, match=r"'kind'.*'digits'.*'artificial'"):
-        read_result({"kind": "digits"}, "artificial", [])
+        check_result({"kind": "digits"}, "artificial", [])
     with pytest.raises(InvalidInputError, match=r"lacks runs, paper;.*momentalign reproduce artificial"):
-        read_result({"kind": "artificial", "data": 1}, "artificial", ["data", "runs", "paper"])
+        check_result({"kind": "artificial", "data": 1}, "artificial", ["data", "runs", "paper"])

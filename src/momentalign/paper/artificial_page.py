@@ -28,17 +28,17 @@ from momentalign.report.page import (
     Fact,
     Section,
     Sign,
+    check_result,
     definitions,
     figure,
     key,
     percent,
-    read_result,
     render_page,
     row,
     table,
     text,
     toggles,
-    version_words,
+    versions_text,
 )
 from momentalign.report.svg import DIAMOND, Picture, line, marks, mosaic, path, standalone
 
@@ -51,7 +51,7 @@ KEYS = ("data", "data_seed", "setting", "source", "target", "runs", "median", "s
 
 def artificial_page(result: Result) -> str:
     """Return the page of one result of ``momentalign reproduce artificial``."""
-    read_result(result, "artificial", KEYS)
+    check_result(result, "artificial", KEYS)
     sections = [
         Section("Decision boundaries", _boundaries(result)),
         Section("Hidden units", units_parts(result)),
@@ -206,7 +206,7 @@ def _making(result: Result) -> list[Markup]:
                 ("Epochs", epochs),
                 ("Alignment", f"{setting['n_moments']} moments, weight {setting['weight']:g}"),
                 ("Runs", f"{_seeds_text(result)} in {result['seconds']:.1f} seconds"),
-                ("Versions", version_words(result["versions"])),
+                ("Versions", versions_text(result["versions"])),
                 ("Paper", PAPER),
             ]
         ),

@@ -33,7 +33,7 @@ from momentalign.report.page import (
     row,
     table,
     text,
-    version_words,
+    versions_text,
 )
 from momentalign.report.svg import DIAMOND, Frame, Picture, axes, label, marks, path, rule, ticks
 
@@ -236,7 +236,7 @@ def origin(result: Result) -> list[tuple[str, str | Markup]]:
         ("Protocol", describe_settings(result["protocol"])),
         ("Seeds", ", ".join(map(str, result["seeds"]))),
         *((name, f"SHA-256 {digest}") for name, digest in result["data"].items()),
-        ("Versions", version_words(result["versions"])),
+        ("Versions", versions_text(result["versions"])),
         ("Paper", PAPER),
     ]
 

@@ -23,12 +23,12 @@ from momentalign.report.page import (
     Section,
     Sign,
     Tile,
+    check_result,
     figure,
     heading,
     key,
     percent,
     picker,
-    read_result,
     row,
     sheet,
     table,
@@ -59,7 +59,7 @@ ORDERS = {1: "1, mean", 2: "2, variance"}
 
 def digits_page(result: Result) -> str:
     """Return the page of one result of ``momentalign reproduce digits``."""
-    read_result(result, "digits", KEYS)
+    check_result(result, "digits", KEYS)
     comparison = compare(result, DIGITS)
     whole = {**result, "protocol": _protocol(result), "data": {}}
     more = [Section(long_task(task), _task(result, comparison, task)) for task in comparison.tasks]

@@ -37,7 +37,7 @@ from momentalign.paper.experiment import (
 from momentalign.paper.object_heads import HeadConfig, HeadTask, MMDOfSomeRows, seconds_per_update, train_heads
 from momentalign.paper.office import ObjectFeatures
 from momentalign.paper.tables import OBJECTS
-from momentalign.report.page import read_result
+from momentalign.report.page import check_result
 from momentalign.training.config import Distance, NetworkSpec, Optimizer
 
 __all__ = [
@@ -146,7 +146,7 @@ def run(
 
 def objects_page(result: Mapping[str, Any]) -> str:
     """Return the page of one result of ``momentalign reproduce objects``."""
-    read_result(result, "objects", KEYS)
+    check_result(result, "objects", KEYS)
     return comparison_page(result, OBJECTS, PAGE)
 
 

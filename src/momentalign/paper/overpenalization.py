@@ -27,15 +27,15 @@ from momentalign.report.page import (
     Cell,
     Section,
     Sign,
+    check_result,
     definitions,
     figure,
     key,
-    read_result,
     render_page,
     row,
     table,
     text,
-    version_words,
+    versions_text,
 )
 from momentalign.report.svg import Frame, Picture, area, axes, clipped, line, mosaic, standalone, ticks
 from momentalign.theory.exact_moments import (
@@ -150,7 +150,7 @@ TARGETS = {"left": "Normal", "right": "shifted Beta"}
 
 def overpenalization_page(result: Result) -> str:
     """Return the page of one result of ``momentalign reproduce overpenalization``."""
-    read_result(result, "overpenalization", ("rows", "densities", "versions"))
+    check_result(result, "overpenalization", ("rows", "densities", "versions"))
     sections = [
         Section("Source and two targets", _targets(result)),
         Section("Every metric", _metrics(result)),
@@ -238,7 +238,7 @@ def _making(result: Result) -> list[Markup]:
                 ("Source", "0.8 Y + 0.1, where Y follows Beta(0.4, 0.4)"),
                 ("Left target", "Normal with mean 0.5 and standard deviation 0.27"),
                 ("Right target", "0.8 Y + 0.12: the source, moved by 0.02"),
-                ("Versions", version_words(result["versions"])),
+                ("Versions", versions_text(result["versions"])),
                 ("Paper", PAPER),
             ]
         )

@@ -32,9 +32,9 @@ from momentalign.report.page import (
     Fact,
     Section,
     Sign,
+    check_result,
     definitions,
     figure,
-    read_result,
     render_page,
     row,
     table,
@@ -313,7 +313,7 @@ def figure_5(result: Result) -> str:
 
 def _load_panels(result: Result) -> dict[str, Panel]:
     """The panels there are data for, at least one."""
-    read_result(result, "sensitivity", KEYS)
+    check_result(result, "sensitivity", KEYS)
     panels = make_panels(result)
     if not panels:
         raise InvalidInputError(

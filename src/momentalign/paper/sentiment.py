@@ -43,7 +43,7 @@ from momentalign.paper.experiment import (
 )
 from momentalign.paper.problems import CATEGORIES, Reviews, load_reviews
 from momentalign.paper.tables import REVIEWS
-from momentalign.report.page import read_result
+from momentalign.report.page import check_result
 from momentalign.selection.reverse import Domains, reverse_scores_of_tasks
 from momentalign.selection.search import ReverseValidationSearch
 from momentalign.training.config import Distance, NetworkSpec, Optimizer, Task, TrainingConfig
@@ -165,7 +165,7 @@ def run(
 
 def sentiment_page(result: Mapping[str, Any]) -> str:
     """Return the page of one result of ``momentalign reproduce sentiment``."""
-    read_result(result, "sentiment", KEYS)
+    check_result(result, "sentiment", KEYS)
     return comparison_page(result, REVIEWS, PAGE)
 
 

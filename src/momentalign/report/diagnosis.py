@@ -20,15 +20,15 @@ from momentalign.report.page import (
     Drawing,
     Fact,
     Section,
+    check_result,
     explorer,
     figure,
     macro,
     p_value_text,
     percent,
-    read_result,
     render_page,
     table,
-    version_words,
+    versions_text,
 )
 from momentalign.report.svg import Frame, Picture, axes, label, number, path
 
@@ -53,7 +53,7 @@ _SMALL = Frame(x_range=(0, 1), y_range=(0, 1), width=240, height=140, left=8, ri
 
 def diagnosis_page(result: Result) -> str:
     """Return the page of one result of :func:`momentalign.diagnose`."""
-    read_result(result, "diagnosis", _KEYS)
+    check_result(result, "diagnosis", _KEYS)
     changed = [feature for feature in result["features"] if feature["changes"]]
     sections = [
         Section("Most different features", _most_different(changed)),
@@ -233,7 +233,7 @@ def _making(result: Result) -> list[Markup]:
         "Without any value": result["empty"],
         "Of another kind in the target": result["retyped"],
     }
-    return [_part("making", result=result, lists=lists, versions=version_words(result["versions"]), paper=PAPER)]
+    return [_part("making", result=result, lists=lists, versions=versions_text(result["versions"]), paper=PAPER)]
 
 
 def _part(name: str, **values: Any) -> Markup:

@@ -15,17 +15,17 @@ from momentalign.report.page import (
     Fact,
     Section,
     Sign,
+    check_result,
     definitions,
     domains_key,
     figure,
     key,
     percent,
-    read_result,
     render_page,
     row,
     table,
     text,
-    version_words,
+    versions_text,
 )
 from momentalign.report.svg import path
 
@@ -44,7 +44,7 @@ DRAWN, CONFUSED = 20, 12
 
 def fit_page(result: Result) -> str:
     """Return the page of what a fit found, the summary of a model of :func:`momentalign.workflow.fit.fit`."""
-    read_result(result, "fit", KEYS)
+    check_result(result, "fit", KEYS)
     sections = [
         Section("On the target", _evaluation(result)),
         Section("Distance, order by order", _orders(result)),
@@ -237,7 +237,7 @@ def _making(result: Result) -> list[Markup]:
         ("Device", settings["device"]),
         *((("Time", f"{result['seconds']:.1f} seconds"),) if "seconds" in result else ()),
         *(("Note", note) for note in result["notes"]),
-        ("Versions", version_words(result["versions"])),
+        ("Versions", versions_text(result["versions"])),
         ("Paper", PAPER),
     ]
     return [definitions(pairs)]

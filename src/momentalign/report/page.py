@@ -30,6 +30,7 @@ __all__ = [
     "Section",
     "Sign",
     "Tile",
+    "check_result",
     "definitions",
     "domains_key",
     "explorer",
@@ -40,7 +41,6 @@ __all__ = [
     "p_value_text",
     "percent",
     "picker",
-    "read_result",
     "render_page",
     "row",
     "sheet",
@@ -48,7 +48,7 @@ __all__ = [
     "text",
     "tiles",
     "toggles",
-    "version_words",
+    "versions_text",
     "write_page",
 ]
 
@@ -118,7 +118,7 @@ def write_page(page: str, path: str | os.PathLike[str]) -> Path:
     return goal
 
 
-def read_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> None:
+def check_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> None:
     """Refuse a result of another kind or one that lacks something the page shows."""
     if result.get("kind") != kind:
         raise InvalidInputError(
@@ -158,12 +158,12 @@ def p_value_text(p: float) -> str:
     return f"p = {digits}·10" + str(int(power)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
-def version_words(versions: Mapping[str, str]) -> str:
+def versions_text(versions: Mapping[str, str]) -> str:
     """Write names and versions in one line.
 
     Examples
     --------
-    >>> version_words({"momentalign": "0.1.0", "numpy": "2.4.6"})
+    >>> versions_text({"momentalign": "0.1.0", "numpy": "2.4.6"})
     'momentalign 0.1.0, numpy 2.4.6'
     """
     return ", ".join(f"{name} {version}" for name, version in versions.items())
