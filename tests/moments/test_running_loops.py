@@ -40,9 +40,9 @@ def test_loops_are_the_python_they_are_written_in():
 
 def test_loops_keep_their_order_and_divide_as_numpy_does():
     """Other threads run meanwhile; what is compiled is kept beside its source."""
-    from momentalign.moments.loops import _compiled
+    from momentalign.moments.loops import compiled
 
-    found = _compiled(quotient)
+    found = compiled(quotient)
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
     assert {name: found.targetoptions[name] for name in options} == options
     assert found.stats.cache_path is not None

@@ -136,7 +136,7 @@ def test_read_order_takes_whole_numbers_of_every_make():
     assert type(positive_int(np.int64(2), "order")) is int
 
 
-@pytest.mark.parametrize("value", [0, -1, np.int64(0)])
+@pytest.mark.parametrize("value", [0, -1])
 def test_read_order_refuses_small_numbers(value):
     with pytest.raises(InvalidInputError, match=rf"^degree must be at least 1, got {value}; try degree=5\.$"):
         positive_int(value, "degree")

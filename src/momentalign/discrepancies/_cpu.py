@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from momentalign.moments.loops import pair_gradients, pair_terms
+from momentalign.moments.loops import compiled, discrepancy_gradient, discrepancy_terms, sample_statistics
 
 __all__ = ["Backend", "CPUBackend", "differentiable_terms", "fast_terms", "is_ordinary"]
 
@@ -39,7 +39,7 @@ class _Buffers:
 
     def __init__(self) -> None:
         self._free: list[NDArray[Any]] = []
-        self._lent: dict[int, weakref.ref[Any]] = {}
+        self._lent: set[_Loan] = set()
         # The end of a view may be noticed anywhere, also while this thread holds the lock.
         self._lock = threading.RLock()
 
@@ -48,23 +48,73 @@ class _Buffers:
         if not SMALLEST_KEPT <= like.nbytes <= LARGEST_KEPT:
             return np.empty_like(like)
         with self._lock:
-            fits = [index for index, array in enumerate(self._free) if _alike(array, like)]
-            memory = self._free.pop(fits[-1]) if fits else np.empty_like(like)
+            memory = self._free_like(like)
             view = memory[...]
-            self._lent[id(memory)] = weakref.ref(view, lambda _: self._take_back(memory))
+            loan = _Loan(view, self._take_back)
+            loan.memory = memory
+            self._lent.add(loan)
         return view
 
-    def _take_back(self, memory: NDArray[Any]) -> None:
+    def _free_like(self, like: NDArray[Any]) -> NDArray[Any]:
+        for index in reversed(range(len(self._free))):
+            if self._free[index].shape == like.shape and self._free[index].dtype == like.dtype:
+                return self._free.pop(index)
+        return np.empty_like(like)
+
+    def _take_back(self, loan: _Loan) -> None:
         with self._lock:
-            del self._lent[id(memory)]
-            self._free = [*self._free[-KEPT + 1 :], memory]
+            self._lent.discard(loan)
+            self._free.append(loan.memory)
+            del self._free[:-KEPT]
 
 
-def _alike(array: NDArray[Any], other: NDArray[Any]) -> bool:
-    return array.shape == other.shape and array.dtype == other.dtype
+class _Loan(weakref.ref[Any]):
+    """What notices the end of an array that was handed out."""
+
+    __slots__ = ("memory",)
+    memory: NDArray[Any]
+    __hash__, __eq__ = object.__hash__, object.__eq__
 
 
 _BUFFERS = _Buffers()
+
+
+@compiled
+def pair_terms(
+    source: NDArray[Any],
+    target: NDArray[Any],
+    scale: float,
+    order: int,
+    epsilon: float,
+    shifts: NDArray[Any],
+    moments: NDArray[Any],
+    directions: NDArray[Any],
+    terms: NDArray[Any],
+) -> None:
+    """Fill the statistics of both samples, the directions and the terms: all of the forward pass in one call."""
+    sample_statistics(source, scale, order, shifts[0], moments[0])
+    sample_statistics(target, scale, order, shifts[1], moments[1])
+    discrepancy_terms(shifts, moments, scale, order, epsilon, directions, terms)
+
+
+@compiled
+def pair_gradients(
+    source: NDArray[Any],
+    target: NDArray[Any],
+    scale: float,
+    order: int,
+    shifts: NDArray[Any],
+    moments: NDArray[Any],
+    directions: NDArray[Any],
+    weights: NDArray[Any],
+    source_gradient: NDArray[Any],
+    target_gradient: NDArray[Any],
+) -> None:
+    """Write both gradients, each unless its array is empty: all of the backward pass in one call."""
+    if source_gradient.size:
+        discrepancy_gradient(source, shifts[0], moments[0], directions, weights, scale, 1.0, order, source_gradient)
+    if target_gradient.size:
+        discrepancy_gradient(target, shifts[1], moments[1], directions, weights, scale, -1.0, order, target_gradient)
 
 
 class CPUBackend:

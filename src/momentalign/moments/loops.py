@@ -1,9 +1,9 @@
-r"""Compiled loops that add up powers of rows about a rough mean, and move and merge such sums.
+r"""Compiled loops of the marginal moments: their sums, their move to the mean, the terms of the CMD and its gradient.
 
-All is added in float64, whatever the precision of the rows. One read is enough: the sums are moved to the true mean
-afterwards (binomial theorem), and since the rough mean is near it neither offsets nor odd orders lose digits.
-
-Compiled loops for marginal moments and their gradients on a CPU (Section 7.5 of Zellinger et al. 2019).
+They serve the CMD of arrays and of tensors on the CPU, :class:`~momentalign.Moments` of streams and the compiled
+training loops alike (Section 7.5 of Zellinger et al. 2019). Powers are taken about a rough mean (of a few rows) and
+moved to the true mean in float64 by the binomial theorem, so that one read is enough and neither offsets nor odd orders
+lose digits. Sums are added in blocks of rows, in float64 or, where speed matters more, in the precision of the data.
 
 The gradient of the CMD with respect to an activation is a polynomial in the centred activation, with coefficients per
 feature:
@@ -11,9 +11,6 @@ feature:
 .. math:: \frac{\partial\,\mathrm{cmd}}{\partial x_i} = \frac1n \Bigl(\alpha_1 + \sum_{j=2}^k j\,\alpha_j
           \bigl(z_i^{j-1} - c_{j-1}\bigr)\Bigr), \qquad \alpha_j = a_j
           \frac{c_j(S) - c_j(T)}{\lVert c_j(S) - c_j(T)\rVert}
-
-Powers are taken about a rough mean (of a few rows), summed in blocks in the precision of the data, and moved to the
-true mean in float64, so that one read is enough and neither offsets nor odd orders lose digits.
 """
 
 from __future__ import annotations
@@ -28,13 +25,15 @@ from numba import njit
 from momentalign.moments.sample import ROUNDING_ERRORS
 
 __all__ = [
+    "add_covariance",
+    "add_product",
     "centre",
+    "centred_rows",
     "compiled",
+    "cross_variance_term",
     "discrepancy_gradient",
     "discrepancy_terms",
     "merge",
-    "pair_gradients",
-    "pair_terms",
     "power_sums",
     "reordered",
     "rough_mean",
@@ -47,223 +46,10 @@ Array: TypeAlias = Any  # a numpy array, float32 or float64
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-TILE = 512  # features that are worked on together: their sums stay in the nearest cache
+TILE = 1024  # features that are worked on together: their sums stay in the nearest cache
 BLOCK = 256  # rows that are summed before their sums are added to the rest, so that errors grow slowly
 SEEN = 32  # rows that give the rough mean
 SAFE_LOW, SAFE_HIGH = 1e-140, 1e140  # norms whose squares stay within float64
-
-
-def _compiled(function: Function) -> Function:
-    """Compile on first use, keep it on disk; products may be contracted with additions, nothing else is reordered."""
-    return cast(Function, njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function))
-
-
-@_compiled
-def rough_mean(sample: Array, shift: Array) -> None:
-    """Fill `shift` (width,) with the mean of a few rows; of a constant it is the constant itself."""
-    rows, width = sample.shape
-    seen = min(SEEN, rows)
-    shift[:] = 0.0
-    for i in range(seen):
-        row = i * rows // seen
-        for f in range(width):
-            shift[f] += np.float64(sample[row, f]) - np.float64(sample[0, f])
-    for f in range(width):
-        shift[f] = shift[f] / seen + sample[0, f]
-
-
-@_compiled
-def power_sums(sample: Array, shift: Array, sums: Array) -> None:
-    """Fill `sums` (orders, width) with the sums over the rows of (x - shift)^j, j = 1 to orders."""
-    rows, width = sample.shape
-    orders = sums.shape[0]
-    tile = min(TILE, width)
-    part, work = np.empty((orders, tile)), np.empty((2, tile))
-    sums[:] = 0.0
-    for first in range(0, width, tile):
-        size = min(tile, width - first)
-        for start in range(0, rows, BLOCK):
-            stop = min(start + BLOCK, rows)
-            part[:] = 0.0
-            if orders == 5:
-                _add_five(sample, start, stop, first, size, shift, part)
-            else:
-                _add_any(sample, start, stop, first, size, shift, part, work)
-            for j in range(orders):
-                for c in range(size):
-                    sums[j, first + c] += part[j, c]
-
-
-@_compiled
-def _add_five(sample: Array, start: int, stop: int, first: int, size: int, shift: Array, part: Array) -> None:
-    """Add powers 1 to 5 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
-    s1, s2, s3, s4, s5 = part[0], part[1], part[2], part[3], part[4]
-    middle = shift[first : first + size]
-    row = start
-    while row + 4 <= stop:
-        r0 = sample[row, first : first + size]
-        r1 = sample[row + 1, first : first + size]
-        r2 = sample[row + 2, first : first + size]
-        r3 = sample[row + 3, first : first + size]
-        for c in range(size):
-            m = middle[c]
-            a1, a2, a3, a4, a5 = s1[c], s2[c], s3[c], s4[c], s5[c]
-            z = r0[c] - m
-            q = z * z
-            k = q * z
-            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
-            z = r1[c] - m
-            q = z * z
-            k = q * z
-            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
-            z = r2[c] - m
-            q = z * z
-            k = q * z
-            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
-            z = r3[c] - m
-            q = z * z
-            k = q * z
-            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
-            s1[c], s2[c], s3[c], s4[c], s5[c] = a1, a2, a3, a4, a5
-        row += 4
-    while row < stop:
-        rest = sample[row, first : first + size]
-        for c in range(size):
-            z = rest[c] - middle[c]
-            q = z * z
-            s1[c] += z
-            s2[c] += q
-            s3[c] += q * z
-            s4[c] += q * q
-            s5[c] += q * (q * z)
-        row += 1
-
-
-@_compiled
-def _add_any(
-    sample: Array, start: int, stop: int, first: int, size: int, shift: Array, part: Array, work: Array
-) -> None:
-    centred, power = work[0], work[1]
-    for row in range(start, stop):
-        values = sample[row, first : first + size]
-        for c in range(size):
-            z = values[c] - shift[first + c]
-            centred[c] = z
-            power[c] = z
-            part[0, c] += z
-        for j in range(1, part.shape[0]):
-            total = part[j]
-            for c in range(size):
-                power[c] *= centred[c]
-                total[c] += power[c]
-
-
-@_compiled
-def weighted_mean(sample: Array, weights: Array, shift: Array) -> None:
-    """Fill `shift` (width,) with the weighted mean, rounded; a mean of few rows can be far off where weights differ."""
-    rows, width = sample.shape
-    total = 0.0
-    shift[:] = 0.0
-    for row in range(rows):
-        total += weights[row]
-        for f in range(width):
-            shift[f] += weights[row] * (np.float64(sample[row, f]) - np.float64(sample[0, f]))
-    for f in range(width):
-        shift[f] = shift[f] / total + sample[0, f]
-
-
-@_compiled
-def weighted_power_sums(sample: Array, weights: Array, shift: Array, sums: Array) -> None:
-    """Fill `sums` (orders, width) with the sums over the rows of w (x - shift)^j, j = 1 to orders."""
-    rows, width = sample.shape
-    orders = sums.shape[0]
-    part = np.empty((orders, width))
-    sums[:] = 0.0
-    for start in range(0, rows, BLOCK):
-        part[:] = 0.0
-        for row in range(start, min(start + BLOCK, rows)):
-            for f in range(width):
-                z = sample[row, f] - shift[f]
-                power = weights[row] * z
-                for j in range(orders):
-                    part[j, f] += power
-                    power *= z
-        sums += part
-
-
-@_compiled
-def centre(count: float, shift: Array, powers: Array, mean: Array, rest: Array, sums: Array) -> None:
-    """Fill mean, rest and central sums (orders - 1, width) from the sums of powers (orders, width) about a shift."""
-    orders, width = powers.shape
-    work = np.empty(orders + 1)
-    for f in range(width):
-        step = powers[0, f] / count
-        mean[f], rest[f] = _two_sum(shift[f], step)
-        work[0] = count
-        for j in range(orders):
-            work[j + 1] = powers[j, f]
-        _move(work, -step)
-        for j in range(2, orders + 1):
-            sums[j - 2, f] = _possible(work[j], j)
-
-
-@_compiled
-def merge(
-    count: float,
-    mean: Array,
-    rest: Array,
-    sums: Array,
-    other_count: float,
-    other_mean: Array,
-    other_rest: Array,
-    other_sums: Array,
-    steps: Array,
-    new_mean: Array,
-    new_rest: Array,
-    new_sums: Array,
-) -> None:
-    """Fill mean, rest and central sums of two samples together, and the steps from the one mean to the other."""
-    orders, width = sums.shape[0] + 1, sums.shape[1]
-    ours, theirs = count / (count + other_count), other_count / (count + other_count)
-    work, other_work = np.empty(orders + 1), np.empty(orders + 1)
-    for f in range(width):
-        # Above their last common digit the means cancel exactly, below it stand the rests.
-        step = (other_mean[f] - mean[f]) + (other_rest[f] - rest[f])
-        steps[f] = step
-        new_mean[f], new_rest[f] = _two_sum(mean[f], rest[f] + theirs * step)
-        work[0], other_work[0] = count, other_count
-        work[1], other_work[1] = 0.0, 0.0
-        for j in range(2, orders + 1):
-            work[j], other_work[j] = sums[j - 2, f], other_sums[j - 2, f]
-        _move(work, -theirs * step)
-        _move(other_work, ours * step)
-        for j in range(2, orders + 1):
-            new_sums[j - 2, f] = _possible(work[j] + other_work[j], j)
-
-
-@_compiled
-def _move(work: Array, step: float) -> None:
-    """Turn sums of z^p, orders 0 and up, into sums of (z + step)^p, by Pascal's triangle row by row."""
-    for first in range(1, len(work)):
-        for order in range(len(work) - 1, first - 1, -1):
-            work[order] += step * work[order - 1]
-
-
-@_compiled
-def _possible(total: float, order: int) -> float:
-    """Rounding must not make an even sum negative; NaN stays NaN."""
-    return 0.0 if order % 2 == 0 and total < 0.0 else total
-
-
-@_compiled
-def _two_sum(one: float, other: float) -> tuple[float, float]:
-    """The rounded sum and what rounding took away (Knuth)."""
-    total = one + other
-    back = total - one
-    return total, (one - (total - back)) + (other - back)
-
-
-TILE_KERNELS = 1024  # features that are worked on together: their sums stay in the nearest cache
 
 
 def compiled(function: Function) -> Function:
@@ -281,58 +67,97 @@ def reordered(function: Function) -> Function:
 
 
 @compiled
-def sample_statistics(sample: Array, scale: float, order: int, shift: Array, moments: Array) -> None:
-    """Fill `shift` (width,) and `moments` (order or order + 1, width): the mean minus the shift, then central moments.
+def rough_mean(sample: Array, origin: Array, shift: Array) -> None:
+    """Fill `shift` (width,) with the mean of a few rows, added up about an origin (width,).
 
-    The last order is even: the rounding level of an odd order comes from the even ones around it. Moments are in units
-    of `scale`.
+    About the first row the mean of a constant is the constant itself.
     """
-    rows, width = sample.shape
-    highest = order + order % 2
-    _rough_mean(sample, shift)
-    tile = min(TILE_KERNELS, width)
-    sums = np.empty((highest, tile), sample.dtype)
-    work = np.empty((2, tile), sample.dtype)
-    inverse = sample.dtype.type(1.0 / scale)
-    for first in range(0, width, tile):
-        size = min(tile, width - first)
-        for j in range(highest):
-            for c in range(size):
-                moments[j, first + c] = 0.0
-        for start in range(0, rows, BLOCK):
-            stop = min(start + BLOCK, rows)
-            sums[:] = 0.0
-            if highest == 6:
-                _sum_six(sample, start, stop, first, size, shift, inverse, sums)
-            else:
-                _sum_any(sample, start, stop, first, size, shift, inverse, highest, sums, work)
-            for j in range(highest):
-                for c in range(size):
-                    moments[j, first + c] += sums[j, c]
-    for j in range(highest):
-        for f in range(width):
-            moments[j, f] /= rows
-    if highest == 6:
-        _move_six_to_mean(moments)
-    else:
-        _move_to_mean(moments, highest)
-
-
-@compiled
-def _rough_mean(sample: Array, shift: Array) -> None:
     rows, width = sample.shape
     seen = min(SEEN, rows)
     shift[:] = 0.0
     for i in range(seen):
         row = i * rows // seen
         for f in range(width):
-            shift[f] += sample[row, f]
+            shift[f] += sample[row, f] - origin[f]
     for f in range(width):
-        shift[f] /= seen
+        shift[f] = shift[f] / seen + origin[f]
 
 
 @compiled
-def _sum_six(
+def power_sums(sample: Array, shift: Array, inverse: float, sums: Array) -> None:
+    """Fill `sums` (orders, width) with the sums over the rows of ((x - shift) inverse)^j, j = 1 to orders.
+
+    Blocks of rows are added up in the precision of `shift`, blocks in that of `sums`.
+    """
+    rows, width = sample.shape
+    orders, tile = sums.shape[0], min(TILE, width)
+    part, work = np.empty((orders, tile), shift.dtype), np.empty((2, tile), shift.dtype)
+    sums[:] = 0.0
+    for first in range(0, width, tile):
+        size = min(tile, width - first)
+        for start in range(0, rows, BLOCK):
+            stop = min(start + BLOCK, rows)
+            part[:] = 0.0
+            if orders == 5:
+                _add_five(sample, start, stop, first, size, shift, inverse, part)
+            elif orders == 6:
+                _add_six(sample, start, stop, first, size, shift, inverse, part)
+            else:
+                _add_any(sample, start, stop, first, size, shift, inverse, part, work)
+            for j in range(orders):
+                for c in range(size):
+                    sums[j, first + c] += part[j, c]
+
+
+@compiled
+def _add_five(
+    sample: Array, start: int, stop: int, first: int, size: int, shift: Array, inverse: float, part: Array
+) -> None:
+    """Add powers 1 to 5 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
+    s1, s2, s3, s4, s5 = part[0], part[1], part[2], part[3], part[4]
+    middle = shift[first : first + size]
+    row = start
+    while row + 4 <= stop:
+        r0 = sample[row, first : first + size]
+        r1 = sample[row + 1, first : first + size]
+        r2 = sample[row + 2, first : first + size]
+        r3 = sample[row + 3, first : first + size]
+        for c in range(size):
+            m = middle[c]
+            a1, a2, a3, a4, a5 = s1[c], s2[c], s3[c], s4[c], s5[c]
+            z = (r0[c] - m) * inverse
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = (r1[c] - m) * inverse
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = (r2[c] - m) * inverse
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            z = (r3[c] - m) * inverse
+            q = z * z
+            k = q * z
+            a1, a2, a3, a4, a5 = a1 + z, a2 + q, a3 + k, a4 + q * q, a5 + q * k
+            s1[c], s2[c], s3[c], s4[c], s5[c] = a1, a2, a3, a4, a5
+        row += 4
+    while row < stop:
+        rest = sample[row, first : first + size]
+        for c in range(size):
+            z = (rest[c] - middle[c]) * inverse
+            q = z * z
+            s1[c] += z
+            s2[c] += q
+            s3[c] += q * z
+            s4[c] += q * q
+            s5[c] += q * (q * z)
+        row += 1
+
+
+@compiled
+def _add_six(
     sample: Array, start: int, stop: int, first: int, size: int, shift: Array, inverse: float, sums: Array
 ) -> None:
     """Add powers 1 to 6 of rows start to stop, four rows at a time so that the sums are loaded once for all four."""
@@ -374,7 +199,7 @@ def _sum_six(
 
 
 @compiled
-def _sum_any(
+def _add_any(
     sample: Array,
     start: int,
     stop: int,
@@ -382,7 +207,6 @@ def _sum_any(
     size: int,
     shift: Array,
     inverse: float,
-    highest: int,
     sums: Array,
     work: Array,
 ) -> None:
@@ -394,7 +218,7 @@ def _sum_any(
             centred[c] = z
             power[c] = z
             sums[0, c] += z
-        for j in range(1, highest):
+        for j in range(1, sums.shape[0]):
             total = sums[j]
             for c in range(size):
                 power[c] *= centred[c]
@@ -402,39 +226,142 @@ def _sum_any(
 
 
 @compiled
-def _move_six_to_mean(moments: Array) -> None:
-    """Like :func:`_move_to_mean` for six orders, written out so that it runs over features in vector instructions."""
-    r1, r2, r3, r4, r5, r6 = moments[0], moments[1], moments[2], moments[3], moments[4], moments[5]
-    for f in range(moments.shape[1]):
-        d = r1[f]
-        dd = d * d
-        m2, m3, m4, m5, m6 = r2[f], r3[f], r4[f], r5[f], r6[f]
-        r2[f] = max(m2 - dd, 0.0)
-        r3[f] = m3 - 3.0 * d * m2 + 2.0 * dd * d
-        r4[f] = max(m4 - 4.0 * d * m3 + 6.0 * dd * m2 - 3.0 * dd * dd, 0.0)
-        r5[f] = m5 - 5.0 * d * m4 + 10.0 * dd * m3 - 10.0 * dd * d * m2 + 4.0 * dd * dd * d
-        sixth = m6 - 6.0 * d * m5 + 15.0 * dd * m4 - 20.0 * dd * d * m3 + 15.0 * dd * dd * m2 - 5.0 * dd * dd * dd
-        r6[f] = max(sixth, 0.0)
+def weighted_mean(sample: Array, weights: Array, shift: Array) -> None:
+    """Fill `shift` (width,) with the weighted mean, rounded; a mean of few rows can be far off where weights differ."""
+    rows, width = sample.shape
+    total = 0.0
+    shift[:] = 0.0
+    for row in range(rows):
+        total += weights[row]
+        for f in range(width):
+            shift[f] += weights[row] * (np.float64(sample[row, f]) - np.float64(sample[0, f]))
+    for f in range(width):
+        shift[f] = shift[f] / total + sample[0, f]
 
 
 @compiled
-def _move_to_mean(moments: Array, highest: int) -> None:
-    """Turn mean powers about the shift into central moments, in place and in float64 (binomial theorem)."""
-    width = moments.shape[1]
-    raw = np.empty(highest + 1)
+def weighted_power_sums(sample: Array, weights: Array, shift: Array, sums: Array) -> None:
+    """Fill `sums` (orders, width) with the sums over the rows of w (x - shift)^j, j = 1 to orders."""
+    rows, width = sample.shape
+    orders = sums.shape[0]
+    part = np.empty((orders, width))
+    sums[:] = 0.0
+    for start in range(0, rows, BLOCK):
+        part[:] = 0.0
+        for row in range(start, min(start + BLOCK, rows)):
+            for f in range(width):
+                z = sample[row, f] - shift[f]
+                power = weights[row] * z
+                for j in range(orders):
+                    part[j, f] += power
+                    power *= z
+        sums += part
+
+
+@compiled
+def _move(powers: Array, zeroth: float, steps: Array) -> None:
+    """Turn sums (orders, width) of z^j, j = 1 and up, into those of (z + step)^j, by Pascal's triangle row by row.
+
+    `zeroth` is the sum of z^0, `steps` (width,) are the steps of the features.
+    """
+    orders, width = powers.shape
+    for first in range(orders):
+        for j in range(orders - 1, first - 1, -1):
+            line = powers[j]
+            if j == 0:
+                for f in range(width):
+                    line[f] += steps[f] * zeroth
+            else:
+                above = powers[j - 1]
+                for f in range(width):
+                    line[f] += steps[f] * above[f]
+
+
+@compiled
+def centre(count: float, shift: Array, powers: Array, mean: Array, rest: Array, sums: Array) -> None:
+    """Fill mean, rest and central sums (orders - 1, width) from the sums of powers (orders, width) about a shift."""
+    orders, width = powers.shape
+    moved, steps = powers.copy(), np.empty(width)
     for f in range(width):
-        raw[0] = 1.0
-        for j in range(highest):
-            raw[j + 1] = moments[j, f]
-        offset = -raw[1]
-        for j in range(2, highest + 1):
-            total, factor, binomial = 0.0, 1.0, 1.0
-            for i in range(j, -1, -1):
-                total += binomial * raw[i] * factor
-                factor *= offset
-                binomial = binomial * i / (j - i + 1)
-            # Rounding must not make an even moment negative.
-            moments[j - 1, f] = max(total, 0.0) if j % 2 == 0 else total
+        step = powers[0, f] / count
+        mean[f], rest[f] = _two_sum(shift[f], step)
+        steps[f] = -step
+    _move(moved, count, steps)
+    for j in range(1, orders):
+        for f in range(width):
+            sums[j - 1, f] = _possible(moved[j, f], j + 1)
+
+
+@compiled
+def merge(
+    count: float,
+    mean: Array,
+    rest: Array,
+    sums: Array,
+    other_count: float,
+    other_mean: Array,
+    other_rest: Array,
+    other_sums: Array,
+    steps: Array,
+    new_mean: Array,
+    new_rest: Array,
+    new_sums: Array,
+) -> None:
+    """Fill mean, rest and central sums of two samples together, and the steps from the one mean to the other."""
+    orders, width = sums.shape[0] + 1, sums.shape[1]
+    share, other_share = count / (count + other_count), other_count / (count + other_count)
+    work, other_work = np.zeros((orders, width)), np.zeros((orders, width))
+    back, forth = np.empty(width), np.empty(width)
+    for f in range(width):
+        # Above their last common digit the means cancel exactly, below it stand the rests.
+        step = (other_mean[f] - mean[f]) + (other_rest[f] - rest[f])
+        steps[f], back[f], forth[f] = step, -other_share * step, share * step
+        new_mean[f], new_rest[f] = _two_sum(mean[f], rest[f] + other_share * step)
+    work[1:], other_work[1:] = sums, other_sums
+    _move(work, count, back)
+    _move(other_work, other_count, forth)
+    for j in range(1, orders):
+        for f in range(width):
+            new_sums[j - 1, f] = _possible(work[j, f] + other_work[j, f], j + 1)
+
+
+@compiled
+def _possible(total: float, order: int) -> float:
+    """Rounding must not make an even sum negative; NaN stays NaN."""
+    return 0.0 if order % 2 == 0 and total < 0.0 else total
+
+
+@compiled
+def _two_sum(one: float, other: float) -> tuple[float, float]:
+    """The rounded sum and what rounding took away (Knuth)."""
+    total = one + other
+    back = total - one
+    return total, (one - (total - back)) + (other - back)
+
+
+@compiled
+def sample_statistics(sample: Array, scale: float, order: int, shift: Array, moments: Array) -> None:
+    """Fill `shift` (width,) and `moments` (order or order + 1, width): the mean minus the shift, then central moments.
+
+    The last order is even: the rounding level of an odd order comes from the even ones around it. Moments are in units
+    of `scale`.
+    """
+    rows, width = sample.shape
+    rough_mean(sample, np.zeros(width, sample.dtype), shift)
+    power_sums(sample, shift, sample.dtype.type(1.0 / scale), moments)
+    steps = np.empty(width)
+    highest = order + order % 2
+    for j in range(highest):
+        for f in range(width):
+            moments[j, f] /= rows
+    for f in range(width):
+        steps[f] = -moments[0, f]
+    _move(moments, 1.0, steps)
+    for j in range(1, highest):
+        for f in range(width):
+            moments[j, f] = _possible(moments[j, f], j + 1)
+    for f in range(width):
+        moments[0, f] = -steps[f]
 
 
 @compiled
@@ -501,44 +428,6 @@ def _careful_norms(source: Array, target: Array, directions: Array, j: int) -> t
 
 
 @compiled
-def pair_terms(
-    source: Array,
-    target: Array,
-    scale: float,
-    order: int,
-    epsilon: float,
-    shifts: Array,
-    moments: Array,
-    directions: Array,
-    terms: Array,
-) -> None:
-    """Fill the statistics of both samples, the directions and the terms: all of the forward pass in one call."""
-    sample_statistics(source, scale, order, shifts[0], moments[0])
-    sample_statistics(target, scale, order, shifts[1], moments[1])
-    discrepancy_terms(shifts, moments, scale, order, epsilon, directions, terms)
-
-
-@compiled
-def pair_gradients(
-    source: Array,
-    target: Array,
-    scale: float,
-    order: int,
-    shifts: Array,
-    moments: Array,
-    directions: Array,
-    weights: Array,
-    source_gradient: Array,
-    target_gradient: Array,
-) -> None:
-    """Write both gradients, each unless its array is empty: all of the backward pass in one call."""
-    if source_gradient.size:
-        discrepancy_gradient(source, shifts[0], moments[0], directions, weights, scale, 1.0, order, source_gradient)
-    if target_gradient.size:
-        discrepancy_gradient(target, shifts[1], moments[1], directions, weights, scale, -1.0, order, target_gradient)
-
-
-@compiled
 def discrepancy_gradient(
     sample: Array,
     shift: Array,
@@ -602,3 +491,85 @@ def _polynomial_any(
             for f in range(width):
                 z = (values[f] - shift[f]) * inverse - middle[f]
                 out[f] = out[f] * z + line[f]
+
+
+@compiled
+def centred_rows(sample: Array, shift: Array, moments: Array, scale: float) -> Array:
+    """Return the sample about its mean, in units of `scale`."""
+    centred = np.empty_like(sample)
+    inverse = np.float32(1.0 / scale)
+    for i in range(sample.shape[0]):
+        for u in range(sample.shape[1]):
+            centred[i, u] = (sample[i, u] - shift[u]) * inverse - np.float32(moments[0, u])
+    return centred
+
+
+@compiled
+def add_covariance(centred: Array, factor: float, matrix: Array) -> None:
+    """Add factor * centred^T centred to a square float64 matrix."""
+    rows, units = centred.shape
+    block = np.empty((units, units), np.float32)
+    for start in range(0, rows, BLOCK):
+        block[:] = np.float32(0.0)
+        for i in range(start, min(start + BLOCK, rows)):
+            row = centred[i]
+            for u in range(units):
+                value, line = row[u], block[u]
+                for v in range(units):
+                    line[v] += value * row[v]
+        for u in range(units):
+            for v in range(units):
+                matrix[u, v] += factor * block[u, v]
+
+
+@compiled
+def add_product(centred: Array, matrix: Array, factor: float, delta: Array) -> None:
+    """Add factor * centred @ matrix (symmetric) to `delta`."""
+    units = matrix.shape[0]
+    narrow = (matrix * factor).astype(np.float32)
+    for i in range(centred.shape[0]):
+        row, out = centred[i], delta[i]
+        for u in range(units):
+            value, line = row[u], narrow[u]
+            for v in range(units):
+                out[v] += value * line[v]
+
+
+@compiled
+def cross_variance_term(
+    source: Array,
+    target: Array,
+    shifts: Array,
+    moments: Array,
+    scale: float,
+    epsilon: float,
+    strength: float,
+    delta: Array,
+) -> float:
+    """Return the term of order 2 over all cross-variances, divided by sqrt(2) (Section 6.5).
+
+    `strength` times its gradient is added to `delta`, in which the rows of the target follow those of the source.
+    """
+    rows, units = source.shape
+    of_source = centred_rows(source, shifts[0], moments[0], scale)
+    of_target = centred_rows(target, shifts[1], moments[1], scale)
+    difference = np.zeros((units, units))
+    add_covariance(of_source, 1.0 / rows, difference)
+    add_covariance(of_target, -1.0 / target.shape[0], difference)
+    squares, variance = 0.0, 0.0
+    for u in range(units):
+        variance += moments[0, 1, u] + moments[1, 1, u]
+        for v in range(units):
+            squares += difference[u, v] ** 2 * (1.0 if u == v else 0.5)
+    norm = math.sqrt(squares)
+    # Products add the rows of a block one after the other; their error grows with the root of the number of rows.
+    growth = max(1.0, math.sqrt(min(max(rows, target.shape[0]), BLOCK)) / 4.0)
+    if norm <= ROUNDING_ERRORS * epsilon * growth * variance:
+        return 0.0
+    for u in range(units):
+        for v in range(units):
+            difference[u, v] *= (1.0 if u == v else 0.5) / norm
+    factor = 2.0 * strength / (math.sqrt(2.0) * scale)
+    add_product(of_source, difference, factor / rows, delta[:rows])
+    add_product(of_target, difference, -factor / target.shape[0], delta[rows:])
+    return norm / math.sqrt(2.0)

@@ -112,8 +112,8 @@ def magnitudes(even: Sequence[Tensor], order: int) -> Tensor:
 
     That of an odd order lies between its neighbours; the product of those could leave the range of the numbers.
     """
-    known = [torch.ones_like(even[0]), *even]
-    roots = [moment.sqrt() for moment in known]
+    one = torch.ones_like(even[0])
+    known, roots = [one, *even], [one, *(moment.sqrt() for moment in even)]
     return torch.stack(
         [known[j // 2] if j % 2 == 0 else roots[j // 2] * roots[j // 2 + 1] for j in range(1, order + 1)], -2
     )
@@ -273,34 +273,36 @@ def guarded_norm(difference: Tensor, level: Tensor) -> Tensor:
     peak = _peak(difference.detach())
     # Squares of tiny or huge differences would leave the range of the numbers.
     squares = (difference / peak.unsqueeze(-1)).square().sum(-1)
-    share = level / peak
-    # A level of many times the difference is one, an infinite one is an overflow.
-    share = torch.where(level.isfinite(), share.clamp_max(math.sqrt(torch.finfo(share.dtype).max) / 2.0), level)
-    return peak * guarded_root(squares, share.square())
+    return peak * _root(squares, (peak * squares.detach().sqrt() <= level) & (level < math.inf))
+
+
+def guarded_root(squares: Tensor, level: Tensor) -> Tensor:
+    """Return the square root; zero, with zero gradient, where `squares` does not exceed `level`. NaN stays NaN."""
+    return _root(squares, (squares.detach() <= level) & (level < math.inf))
+
+
+def _root(squares: Tensor, noise: Tensor) -> Tensor:
+    """The square root, zero where it is noise; a level that has overflowed makes none, so that this stays visible."""
+    # The inner `where` keeps the infinite slope of the root at zero out of the gradient: 0 * inf is NaN.
+    root = torch.where(noise, 1.0, squares).sqrt()
+    return torch.where(noise, 0.0, root)
 
 
 def level_of(sizes: Tensor) -> Tensor:
     """Return the rounding level of the norm of a vector whose entries are differences of values of such `sizes`."""
+    level = ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps
+    if sizes.dtype == torch.float32:
+        wide: Tensor = torch.linalg.vector_norm(sizes, dim=-1, dtype=torch.float64)
+        return level * wide
     peak = _peak(sizes)
-    norm: Tensor = peak * torch.linalg.vector_norm(sizes / peak.unsqueeze(-1), dim=-1)
-    return ROUNDING_ERRORS * torch.finfo(sizes.dtype).eps * norm
+    norm: Tensor = torch.linalg.vector_norm(sizes / peak.unsqueeze(-1), dim=-1)
+    return norm * (level * peak)
 
 
 def _peak(values: Tensor) -> Tensor:
     """The largest absolute value over the last dimension; 1 where all are zero."""
     peak = values.abs().amax(-1)
-    return torch.where(peak > 0, peak, torch.ones_like(peak))
-
-
-def guarded_root(squares: Tensor, level: Tensor) -> Tensor:
-    """Return the square root; zero, with zero gradient, where `squares` does not exceed `level`.
-
-    NaN stays NaN, and what is not finite is no noise: an overflow stays visible.
-    """
-    noise = (squares.detach() <= level) & level.isfinite()
-    # The inner `where` keeps the infinite slope of the root at zero out of the gradient: 0 * inf is NaN.
-    root = torch.where(noise, torch.ones_like(squares), squares).sqrt()
-    return torch.where(noise, torch.zeros_like(root), root)
+    return torch.where(peak > 0, peak, 1.0)
 
 
 class Marginals(NamedTuple):

@@ -94,8 +94,8 @@ def dense_sums(rows: NDArray[Any], weights: Floats | None, orders: int, *, cross
     width = rows.shape[1]
     shift, powers = np.empty(width), np.empty((orders, width))
     if weights is None:
-        rough_mean(rows, shift)
-        power_sums(rows, shift, powers)
+        rough_mean(rows, rows[0].astype(np.float64), shift)
+        power_sums(rows, shift, 1.0, powers)
     else:
         weighted_mean(rows, weights, shift)
         weighted_power_sums(rows, weights, shift, powers)

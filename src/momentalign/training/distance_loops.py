@@ -18,13 +18,16 @@ import numpy as np
 
 from momentalign.discrepancies.domain_pairs import TEMPERATURE
 from momentalign.moments.loops import (
+    add_covariance,
+    add_product,
+    centred_rows,
     compiled,
+    cross_variance_term,
     discrepancy_gradient,
     discrepancy_terms,
     reordered,
     sample_statistics,
 )
-from momentalign.moments.sample import ROUNDING_ERRORS
 
 __all__ = [
     "BARYCENTRE",
@@ -126,7 +129,9 @@ def add_distance(
     discrepancy_gradient(of_source, shifts[0], moments[0], directions, weights, scale, 1.0, order, delta[:source])
     discrepancy_gradient(of_target, shifts[1], moments[1], directions, weights, scale, -1.0, order, delta[source:rows])
     if kind == CV_CMD:
-        terms[1] = _cross_variances(of_source, of_target, shifts, moments, scale, strength, delta)
+        terms[1] = cross_variance_term(
+            of_source, of_target, shifts, moments, scale, FLOAT32_EPSILON, strength, delta[:rows]
+        )
     return float(terms[:order].sum())
 
 
@@ -161,91 +166,21 @@ def add_adversary(
 
 
 @compiled
-def _centre(sample: Array, shift: Array, moments: Array, scale: float) -> Array:
-    """Return the sample about its mean, in units of `scale`."""
-    centred = np.empty_like(sample)
-    inverse = np.float32(1.0 / scale)
-    for i in range(sample.shape[0]):
-        for u in range(sample.shape[1]):
-            centred[i, u] = (sample[i, u] - shift[u]) * inverse - np.float32(moments[0, u])
-    return centred
-
-
-@compiled
-def _add_covariance(centred: Array, factor: float, matrix: Array) -> None:
-    """Add factor * centred^T centred to a square float64 matrix."""
-    rows, units = centred.shape
-    block = np.empty((units, units), np.float32)
-    for start in range(0, rows, 256):
-        block[:] = np.float32(0.0)
-        for i in range(start, min(start + 256, rows)):
-            row = centred[i]
-            for u in range(units):
-                value, line = row[u], block[u]
-                for v in range(units):
-                    line[v] += value * row[v]
-        for u in range(units):
-            for v in range(units):
-                matrix[u, v] += factor * block[u, v]
-
-
-@compiled
-def _add_product(centred: Array, matrix: Array, factor: float, delta: Array) -> None:
-    """Add factor * centred @ matrix (symmetric) to `delta`."""
-    units = matrix.shape[0]
-    narrow = (matrix * factor).astype(np.float32)
-    for i in range(centred.shape[0]):
-        row, out = centred[i], delta[i]
-        for u in range(units):
-            value, line = row[u], narrow[u]
-            for v in range(units):
-                out[v] += value * line[v]
-
-
-@compiled
-def _cross_variances(
-    source: Array, target: Array, shifts: Array, moments: Array, scale: float, strength: float, delta: Array
-) -> float:
-    """Term of order 2 over all cross-variances, divided by sqrt(2) (Section 6.5); its gradient is added to `delta`."""
-    rows, units = source.shape
-    of_source = _centre(source, shifts[0], moments[0], scale)
-    of_target = _centre(target, shifts[1], moments[1], scale)
-    difference = np.zeros((units, units))
-    _add_covariance(of_source, 1.0 / rows, difference)
-    _add_covariance(of_target, -1.0 / target.shape[0], difference)
-    squares, level = 0.0, 0.0
-    for u in range(units):
-        level += moments[0, 1, u] + moments[1, 1, u]
-        for v in range(units):
-            squares += difference[u, v] ** 2 * (1.0 if u == v else 0.5)
-    norm = math.sqrt(squares)
-    if norm <= 4.0 * ROUNDING_ERRORS * FLOAT32_EPSILON * level:  # Blocks of 256 rows are summed one after the other.
-        return 0.0
-    for u in range(units):
-        for v in range(units):
-            difference[u, v] *= (1.0 if u == v else 0.5) / norm
-    factor = 2.0 * strength / (math.sqrt(2.0) * scale)
-    _add_product(of_source, difference, factor / rows, delta[:rows])
-    _add_product(of_target, difference, -factor / target.shape[0], delta[rows:])
-    return norm / math.sqrt(2.0)
-
-
-@compiled
 def _correlation(hidden: Array, source: int, rows: int, active: int, strength: float, delta: Array) -> float:
     """Deep CORAL; `strength` times its gradient is added to `delta`."""
     units = hidden.shape[1]
     shift, moments = np.empty(units, np.float32), np.empty((2, units))
     sample_statistics(hidden[:source], 1.0, 1, shift, moments)
-    of_source = _centre(hidden[:source], shift, moments, 1.0)
+    of_source = centred_rows(hidden[:source], shift, moments, 1.0)
     sample_statistics(hidden[source:rows], 1.0, 1, shift, moments)
-    of_target = _centre(hidden[source:rows], shift, moments, 1.0)
+    of_target = centred_rows(hidden[source:rows], shift, moments, 1.0)
     source_rows, target_rows = max(source - 1, 1), max(rows - source - 1, 1)
     difference = np.zeros((units, units))
-    _add_covariance(of_source, 1.0 / source_rows, difference)
-    _add_covariance(of_target, -1.0 / target_rows, difference)
+    add_covariance(of_source, 1.0 / source_rows, difference)
+    add_covariance(of_target, -1.0 / target_rows, difference)
     factor = strength / active**2
-    _add_product(of_source, difference, factor / source_rows, delta[:source])
-    _add_product(of_target, difference, -factor / target_rows, delta[source:rows])
+    add_product(of_source, difference, factor / source_rows, delta[:source])
+    add_product(of_target, difference, -factor / target_rows, delta[source:rows])
     return float((difference**2).sum() / (4.0 * active**2))
 
 
