@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignWarning
-from momentalign.files import read_folder, write_folder
+from momentalign.files import write_folder
 from momentalign.moments.streaming import Moments
 from momentalign.version import __version__
 
-__all__ = ["describe", "load", "save"]
+__all__ = ["describe", "rebuild", "save"]
 
 # Class name in a manifest -> the module that defines it. A name that is not here is refused.
 _HOMES = {"MANNClassifier": "momentalign.estimators.classifier", "MANNRegressor": "momentalign.estimators.regressor"}
@@ -60,23 +60,8 @@ def describe(estimator: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     return arrays, description
 
 
-def load(path: str | Path) -> Any:
-    """Return the estimator that ``save`` wrote to a folder.
-
-    The digests of all files are checked before any of them is parsed; a folder that is damaged, forged or from a newer
-    version raises :class:`~momentalign.errors.DamagedFileError` and builds nothing.
-
-    Examples
-    --------
-    >>> import tempfile, momentalign as ma
-    >>> X, y = [[0.0], [0.1], [1.0], [1.1]], [0, 0, 1, 1]
-    >>> model = ma.MANNClassifier(hidden=(3,), max_epochs=5, random_state=0).fit(X, y)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.save(folder)
-    ...     bool((ma.load(folder).predict(X) == model.predict(X)).all())
-    True
-    """
-    arrays, description = read_folder(path)
+def rebuild(path: str | Path, arrays: Arrays, description: Mapping[str, Any]) -> Any:
+    """Return the estimator that a folder describes; an invalid description raises and builds nothing."""
     try:
         return _build(arrays, description)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

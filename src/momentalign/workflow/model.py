@@ -125,8 +125,8 @@ def load(path: str | Path) -> Any:
     ...     bool((ma.load(folder).predict(X) == model.predict(X)).all())
     True
     """
-    _, description = read_folder(path)
-    estimator = persistence.load(path)
+    arrays, description = read_folder(path)
+    estimator = persistence.rebuild(path, arrays, description)
     if "table" not in description:
         return estimator
     try:
