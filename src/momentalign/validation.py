@@ -10,7 +10,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
@@ -276,6 +275,8 @@ def check_features(values: Features, name: str) -> Features:
     array([[0., 1.],
            [2., 3.]])
     """
+    from scipy import sparse  # Its import takes longer than that of all distances.
+
     is_sparse = sparse.issparse(values)
     array: Features = sparse.csr_array(values, dtype=np.float64) if is_sparse else _as_floats(values, name)
     if array.ndim != 2 or 0 in array.shape:
