@@ -340,6 +340,16 @@ def test_classes_of_all_chunks_are_found(quick, problem):
         quick().fit_chunks(chunks, classes=["pear", "fig"])
 
 
+@pytest.mark.parametrize("rows", [8, 100])
+def test_the_size_of_chunks_does_not_change_what_labels_are(quick, tmp_path, rows):
+    """Zip codes with a leading zero are text, so those without one are text too, in whatever chunk they stand."""
+    codes = ["01001"] * 8 + ["90210"] * 16
+    lines = [f"{row % 5},{row % 7},{code}" for row, code in enumerate(codes)]
+    (tmp_path / "zip.csv").write_text("a,b,zip\n" + "\n".join(lines) + "\n")
+    model = quick(batch_size=8).fit_chunks(FileChunks(tmp_path / "zip.csv", label="zip", rows=rows))
+    assert model.classes_.tolist() == ["01001", "90210"]
+
+
 def test_files_keep_the_names_of_columns(quick, problem, tmp_path):
     X, y, X_target, y_target = problem
     for name, rows, labels in (("source", X, y), ("target", X_target, y_target)):

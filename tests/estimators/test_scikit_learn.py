@@ -29,18 +29,22 @@ import momentalign as ma
 from momentalign.errors import InvalidInputError
 
 CHECKS = """
-import json, warnings
+import json, sys, warnings
+import momentalign as ma
 from sklearn.utils.estimator_checks import check_estimator
-from momentalign import MANNClassifier
 warnings.simplefilter("ignore")
-results = check_estimator(MANNClassifier(), on_skip=None, on_fail=None)
+# As small as the checks of what was learned allow.
+settings = {"hidden": (10,), "optimizer": "adam", "learning_rate": 0.1, "max_epochs": 30, "patience": None}
+results = check_estimator(getattr(ma, sys.argv[1])(**settings), on_skip=None, on_fail=None)
 print(json.dumps([(r["check_name"], r["status"], r["expected_to_fail"], repr(r["exception"])) for r in results]))
 """
 
 
-def test_every_check_of_scikit_learn_passes_and_none_is_skipped():
+@pytest.mark.parametrize("name", ["MANNClassifier", "MANNRegressor"])
+def test_every_check_of_scikit_learn_passes_and_none_is_skipped(name):
     environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # without it the checks of the array API are skipped
-    done = subprocess.run([sys.executable, "-c", CHECKS], capture_output=True, text=True, env=environment, check=True)
+    command = [sys.executable, "-c", CHECKS, name]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     results = json.loads(done.stdout)
     assert len(results) > 50
     assert [result for result in results if result[1:3] != ["passed", False]] == []
