@@ -34,14 +34,15 @@ from momentalign.discrepancies.domain_pairs import Between, DomainWeights
 from momentalign.discrepancies.several_domains import stacked_domains
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
-from momentalign.moments.readers import HIGHEST_ORDER, is_lazy, refuse_differing_names, refuse_other_names
-from momentalign.moments.sample import (
-    full_precision,
-    marginal_terms,
+from momentalign.moments.readers import (
+    HIGHEST_ORDER,
+    is_lazy,
     read_pair,
+    refuse_differing_names,
     refuse_non_finite,
-    sample_moments,
+    refuse_other_names,
 )
+from momentalign.moments.sample import full_precision, marginal_terms, sample_moments
 from momentalign.validation import check_interval, positive_int
 
 __all__ = ["CMDLoss", "Interval", "chunked_terms", "cmd", "cmd_terms", "stacked_terms"]
@@ -419,6 +420,7 @@ def _read_and_compute(
 ) -> tuple[Tensor, bool]:
     """The terms, or their sum, and whether the samples came as tensors."""
     n_moments, cross = _check_orders(n_moments, cross, unbiased=unbiased)
+    scale = None if _is_data(interval) else check_interval(interval)
     chunked = chunked_terms(source, target, n_moments, interval=interval, cross=cross, unbiased=unbiased)
     if chunked is not None:
         found = torch.from_numpy(chunked)
@@ -426,7 +428,7 @@ def _read_and_compute(
     # An accelerator reads half precision as it is; everything else works on widened copies.
     accelerated = isinstance(source, Tensor) and source.device.type == "cuda"
     source, target, differentiable = read_pair(source, target, widened=not accelerated)
-    scale = check_interval(_data_interval(source, target) if _is_data(interval) else interval)
+    scale = check_interval(_data_interval(source, target)) if scale is None else scale
     terms = None
     if cross <= 2 and not unbiased:
         terms = _fused_terms(source, target, n_moments, scale=scale, cross=cross, summed=summed)

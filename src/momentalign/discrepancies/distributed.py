@@ -23,7 +23,8 @@ from torch import Tensor
 
 from momentalign.discrepancies.cross_moments import norm_of_covariances
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.sample import Marginals, full_precision, magnitudes, marginal_terms, read_pair
+from momentalign.moments.readers import read_pair
+from momentalign.moments.sample import Marginals, full_precision, magnitudes, marginal_terms
 
 __all__ = ["joined_cmd", "joined_range", "joined_terms", "read_group"]
 

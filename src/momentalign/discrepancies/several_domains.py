@@ -33,15 +33,8 @@ from momentalign.discrepancies.domain_pairs import (
     weights_of,
 )
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.readers import refuse_differing_names
-from momentalign.moments.sample import (
-    Marginals,
-    full_precision,
-    marginal_terms,
-    read_sample,
-    refuse_non_finite,
-    sample_moments,
-)
+from momentalign.moments.readers import read_sample, refuse_differing_names, refuse_non_finite
+from momentalign.moments.sample import Marginals, full_precision, marginal_terms, sample_moments
 from momentalign.validation import check_interval, positive_int
 
 __all__ = ["MultiDomainCMDLoss", "multi_domain_cmd", "stacked_domains"]
