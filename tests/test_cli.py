@@ -27,12 +27,6 @@ def run(*arguments, cwd=None, environment=()):
         ("--help",),
         (),
         ("demo", "--help"),
-        ("reproduce",),
-        ("reproduce", "artificial", "--help"),
-        ("reproduce", "sentiment", "--help"),
-        ("reproduce", "sensitivity", "--help"),
-        ("reproduce", "objects", "--help"),
-        ("reproduce", "digits", "--help"),
         ("diagnose", "--help"),
         ("fit", "--help"),
         ("predict", "--help"),
@@ -75,12 +69,6 @@ def test_version_names_torch_and_device():
         (("demo", "--speed", "3"), "No such option"),
         (("demo", "--seeds", "0"), "--seeds"),
         (("demo", "--seeds", "many"), "--seeds"),
-        (("reproduce", "artificial"), "--data DIR or in MOMENTALIGN_DATA"),
-        (("reproduce", "artificial", "--data", "nowhere"), "nowhere/artificial.npz is not there"),
-        (("reproduce", "artificial", "--data", ".", "--setting", "best"), "paper, momentalign"),
-        (("reproduce", "overpenalization", "--out", "nowhere/page.html"), "nowhere/page.json cannot be written"),
-        (("reproduce", "sentiment"), "--data DIR or in MOMENTALIGN_DATA"),
-        (("reproduce", "sensitivity", "--data", "nowhere"), "nowhere/amazon_reviews.npz is not there"),
     ],
 )
 def test_what_the_user_can_mend_is_one_line_and_exit_code_2(arguments, words, tmp_path):
@@ -92,13 +80,6 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(arguments, words, tm
     assert words in answer.stderr
     assert "Traceback" not in answer.stderr
     assert not list(tmp_path.iterdir())
-
-
-def test_damaged_benchmark_file_is_named(tmp_path):
-    (tmp_path / "artificial.npz").write_bytes(b"not an archive")
-    answer = run("reproduce", "artificial", "--data", str(tmp_path))
-    assert answer.returncode == 2
-    assert "is not the file it should be" in answer.stderr
 
 
 def test_demo_writes_one_page_and_its_results(tmp_path):
@@ -119,14 +100,6 @@ def test_demo_writes_one_page_and_its_results(tmp_path):
     assert 100_000 < len(content) < 2_000_000
 
 
-def test_overpenalization_prints_every_metric(tmp_path):
-    answer = run("reproduce", "overpenalization", "--out", "figure.html", cwd=tmp_path)
-    assert answer.returncode == 0, answer.stderr
-    closer = [line.split()[-1] for line in answer.stdout.splitlines()[:-1]]
-    assert closer == ["left"] * 7 + ["right"]
-    assert {path.name for path in tmp_path.iterdir()} == {"figure.html", "figure.json", "figure_2.svg"}
-
-
 def test_interrupt_leaves_nothing_and_exits_130(tmp_path):
     process = subprocess.Popen(
         [*COMMAND, "demo", "--seeds", "50", "--no-open"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
@@ -137,60 +110,6 @@ def test_interrupt_leaves_nothing_and_exits_130(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in error
     assert not list(tmp_path.iterdir())
-
-
-SENTIMENT = ["reproduce", "sentiment", "--methods", "nn", "--seeds", "1", "--jobs", "1", "--no-open"]
-
-
-@pytest.mark.data
-def test_a_killed_run_goes_on_where_it_was(tmp_path):
-    """Killed once, the journal, the results and the page are those of a run that was left alone."""
-    for name in ("killed", "alone"):
-        (tmp_path / name).mkdir()
-    journal = tmp_path / "killed" / "momentalign-sentiment.jsonl"
-    process = subprocess.Popen([*COMMAND, *SENTIMENT], cwd=tmp_path / "killed", stdout=subprocess.DEVNULL)
-    while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 4):
-        time.sleep(0.005)
-    process.kill()
-    process.wait()
-    held = journal.read_bytes()
-    assert 3 <= held.count(b"\n") < 13
-    for name in ("killed", "alone"):
-        answer = run(*SENTIMENT, cwd=tmp_path / name)
-        assert answer.returncode == 0, answer.stderr
-        assert "| Average |" in answer.stdout
-    assert journal.read_bytes().startswith(held[: held.rfind(b"\n") + 1])
-    names = {path.name for path in (tmp_path / "alone").iterdir()}
-    assert names == {
-        "momentalign-sentiment.html", "momentalign-sentiment.json", "momentalign-sentiment.jsonl", "table_2.md",
-        "table_2.tex",
-    }  # fmt: skip
-    for name in names:
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
-
-
-@pytest.mark.data
-def test_what_cannot_be_run_is_named(tmp_path):
-    answer = run("reproduce", "sentiment", "--methods", "nn,magic", "--no-open", cwd=tmp_path)
-    assert answer.returncode == 2
-    assert "method 'magic' is not known" in answer.stderr
-    answer = run("reproduce", "sensitivity", "--panels", "left", "--no-open", cwd=tmp_path)
-    assert answer.returncode == 2
-    assert "panel 'left' is not known" in answer.stderr
-    answer = run("reproduce", "sentiment", "--device", "abacus", "--no-open", cwd=tmp_path)
-    assert answer.returncode == 2
-    assert "device 'abacus' cannot be used" in answer.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_library_that_is_not_installed_is_named_in_one_line(tmp_path):
-    program = (
-        "import sys; sys.modules['pytorch_lightning'] = None; from momentalign.cli import main; "
-        "sys.argv = ['momentalign', 'reproduce', 'digits']; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr == "momentalign: Networks are adapted by Lightning: pip install momentalign[deep]\n"
 
 
 @pytest.mark.parametrize(("fault", "code"), [("raise KeyboardInterrupt", 130), ("os.kill(os.getpid(), 15)", 143)])

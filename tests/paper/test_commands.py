@@ -1,4 +1,4 @@
-"""``momentalign datasets`` as a user meets it: real processes, a server on this machine, errors of one line."""
+"""``momentalign datasets`` and ``reproduce`` as a user meets them: processes, errors of one line, pages on disk."""
 
 import io
 import json
@@ -18,7 +18,7 @@ import pytest
 
 from momentalign.paper.catalogue import ARTIFICIAL, DATA_SETS, find_data_set
 
-serve = runpy.run_path(str(Path(__file__).with_name("local_server.py")))["serve"]
+serve = runpy.run_path(str(Path(__file__).parents[1] / "local_server.py"))["serve"]
 COMMAND = [sys.executable, "-m", "momentalign", "datasets"]
 NAMES = [data_set.name for data_set in DATA_SETS]
 
@@ -140,6 +140,110 @@ def test_an_interrupt_leaves_the_part_and_exit_code_130(site, tmp_path):
     site.silent.set()
     fails(run("get", "svhn", "--data", tmp_path, "--mirror", site.address))
     assert site.asked[1][1] == "bytes=60000-"
+
+
+DATA = os.environ.get("MOMENTALIGN_DATA")
+REPRODUCE = [sys.executable, "-m", "momentalign", "reproduce"]
+
+
+def reproduce(*arguments, cwd=None, folder=DATA):
+    return subprocess.run([*REPRODUCE, *arguments], cwd=cwd, env=environment(folder), capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["", "artificial", "sentiment", "sensitivity", "objects", "digits"])
+def test_help_of_an_experiment_says_how(name):
+    answer = reproduce(*([name, "--help"] if name else []))
+    assert answer.returncode == 0
+    assert "Usage:" in answer.stdout
+    assert not name or " ".join(answer.stdout.split()).count("momentalign reproduce") >= 3  # usage and two examples
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("artificial",), "--data DIR or in MOMENTALIGN_DATA"),
+        (("artificial", "--data", "nowhere"), "nowhere/artificial.npz is not there"),
+        (("artificial", "--data", ".", "--setting", "best"), "paper, momentalign"),
+        (("overpenalization", "--out", "nowhere/page.html"), "nowhere/page.json cannot be written"),
+        (("sentiment",), "--data DIR or in MOMENTALIGN_DATA"),
+        (("sensitivity", "--data", "nowhere"), "nowhere/amazon_reviews.npz is not there"),
+    ],
+)
+def test_experiments_that_cannot_be_run_are_refused_in_one_line(arguments, words, tmp_path):
+    answer = reproduce(*arguments, cwd=tmp_path, folder=None)
+    assert answer.returncode == 2
+    assert answer.stderr.count("\n") == 1
+    assert words in answer.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_damaged_benchmark_file_is_named(tmp_path):
+    (tmp_path / "artificial.npz").write_bytes(b"not an archive")
+    answer = reproduce("artificial", "--data", str(tmp_path))
+    assert answer.returncode == 2
+    assert "is not the file it should be" in answer.stderr
+
+
+def test_overpenalization_prints_every_metric(tmp_path):
+    answer = reproduce("overpenalization", "--out", "figure.html", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    closer = [line.split()[-1] for line in answer.stdout.splitlines()[:-1]]
+    assert closer == ["left"] * 7 + ["right"]
+    assert {path.name for path in tmp_path.iterdir()} == {"figure.html", "figure.json", "figure_2.svg"}
+
+
+SENTIMENT = ["sentiment", "--methods", "nn", "--seeds", "1", "--jobs", "1", "--no-open"]
+
+
+@pytest.mark.data
+def test_a_killed_run_goes_on_where_it_was(tmp_path):
+    """Killed once, the journal, the results and the page are those of a run that was left alone."""
+    for name in ("killed", "alone"):
+        (tmp_path / name).mkdir()
+    journal = tmp_path / "killed" / "momentalign-sentiment.jsonl"
+    process = subprocess.Popen([*REPRODUCE, *SENTIMENT], cwd=tmp_path / "killed", stdout=subprocess.DEVNULL)
+    while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 4):
+        time.sleep(0.005)
+    process.kill()
+    process.wait()
+    held = journal.read_bytes()
+    assert 3 <= held.count(b"\n") < 13
+    for name in ("killed", "alone"):
+        answer = reproduce(*SENTIMENT, cwd=tmp_path / name)
+        assert answer.returncode == 0, answer.stderr
+        assert "| Average |" in answer.stdout
+    assert journal.read_bytes().startswith(held[: held.rfind(b"\n") + 1])
+    names = {path.name for path in (tmp_path / "alone").iterdir()}
+    assert names == {
+        "momentalign-sentiment.html", "momentalign-sentiment.json", "momentalign-sentiment.jsonl", "table_2.md",
+        "table_2.tex",
+    }  # fmt: skip
+    for name in names:
+        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
+
+
+@pytest.mark.data
+def test_what_cannot_be_run_is_named(tmp_path):
+    answer = reproduce("sentiment", "--methods", "nn,magic", "--no-open", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "method 'magic' is not known" in answer.stderr
+    answer = reproduce("sensitivity", "--panels", "left", "--no-open", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "panel 'left' is not known" in answer.stderr
+    answer = reproduce("sentiment", "--device", "abacus", "--no-open", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert "device 'abacus' cannot be used" in answer.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_library_that_is_not_installed_is_named_in_one_line(tmp_path):
+    program = (
+        "import sys; sys.modules['pytorch_lightning'] = None; from momentalign.cli import main; "
+        "sys.argv = ['momentalign', 'reproduce', 'digits']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "momentalign: Networks are adapted by Lightning: pip install momentalign[deep]\n"
 
 
 class TestRealFiles:
