@@ -1,3 +1,4 @@
+import threading
 from itertools import pairwise
 
 import numpy as np
@@ -9,7 +10,7 @@ import momentalign as ma
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import activations, outputs
 from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig
-from momentalign.training.torch_engine import BatchedEngine, one_thread
+from momentalign.training.torch_engine import BatchedEngine, one_thread, own_settings
 
 DOUBLE = torch.float64
 FLOAT32 = 5e-7  # weights are handed out in single precision
@@ -142,3 +143,26 @@ def test_one_thread_computes_with_one_and_gives_the_others_back(threads):
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+def test_threads_that_start_meanwhile_keep_the_number_of_threads():
+    before, seen = torch.get_num_threads(), []
+    torch.set_num_threads(2)
+    try:
+        with one_thread():
+            thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+            thread.start()
+            thread.join()
+        assert seen == [2]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_autocast_of_any_device_is_off_within():
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        with own_settings(torch.device("cuda")):
+            assert not torch.is_autocast_enabled("cuda")
+        assert torch.is_autocast_enabled("cuda")
+    finally:
+        torch.set_autocast_enabled("cuda", False)

@@ -39,6 +39,14 @@ def test_grouped_tasks_are_the_tasks_one_by_one(make_task, kind, held_out):
         np.testing.assert_allclose(ours.history.source_loss, theirs.history.source_loss, atol=1e-4)
 
 
+def test_gradients_that_the_caller_has_switched_off_are_switched_on(make_task):
+    tasks = [make_task(seed=seed) for seed in range(2)]
+    expected = _grouped(tasks, RECIPE)
+    with torch.no_grad():
+        found = _grouped(tasks, RECIPE)
+    np.testing.assert_array_equal(found[1].layers[0].weight, expected[1].layers[0].weight)
+
+
 def test_only_tasks_of_one_shape_are_alike(make_task):
     assert are_alike([make_task(seed=0), make_task(seed=1)], RECIPE)
     assert not are_alike([make_task(), make_task(rows=41)], RECIPE)

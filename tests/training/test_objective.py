@@ -8,7 +8,7 @@ from momentalign.discrepancies import names
 from momentalign.discrepancies.base import DistanceLoss, compiled_form
 from momentalign.errors import InvalidInputError
 from momentalign.training.config import NetworkSpec
-from momentalign.training.torch_engine import StackDistance, own_distances, stack_weights
+from momentalign.training.stack_distance import StackDistance, own_distances, stack_weights
 
 DISTANCES = [
     ma.CMDLoss(5),

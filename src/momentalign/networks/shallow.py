@@ -3,19 +3,20 @@ r"""The network of Algorithm 1: fully connected sigmoid layers and a softmax on 
 Eqs. (18) to (20) of Zellinger et al. (2019), there with one hidden layer:
 :math:`h_0(x) = \mathrm{sigm}(W x + b)`, :math:`h_1(x) = \mathrm{softmax}(V h_0(x) + c)`.
 
-Weights are plain numbers here (arrays), stored inputs first, so that a row of data multiplies them from the left;
-how they are trained is the business of `training`.
+Weights are stored inputs first, so that a row of data multiplies them from the left. How they are trained is the
+business of `training`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
+from torch import Tensor
 
 from momentalign.errors import InvalidInputError
 
@@ -47,7 +48,7 @@ def initial_layers(
         The same seed gives the same float64 weights, on every machine.
     initializer
         ``"glorot_uniform"``: uniform with variance 2 / (inputs + outputs). ``"lecun_uniform"``: uniform with variance
-        1 / inputs. ``"he_normal"``: normal with variance 2 / inputs, cut at two deviations.
+        1 / inputs. ``"he_normal"``: normal with variance 2 / inputs, cut at two standard deviations.
     gain
         Factor on all weights.
 
@@ -68,7 +69,7 @@ def initial_layers(
 
 def _draw(random: np.random.Generator, inputs: int, units: int, initializer: Initializer) -> Floats:
     if initializer == "he_normal":
-        # The deviation of a standard normal cut at two is 0.8796.
+        # The standard deviation of a standard normal cut at two is 0.8796.
         normal = random.standard_normal((inputs, units))
         while (outside := np.abs(normal) > 2).any():
             normal[outside] = random.standard_normal(int(outside.sum()))
@@ -79,15 +80,23 @@ def _draw(random: np.random.Generator, inputs: int, units: int, initializer: Ini
 
 
 def activations(layers: Sequence[Layer], rows: Matrix) -> Floats:
-    """Return the activations (rows, width) of the last hidden layer, values in [0, 1]."""
+    """Return the activations (rows, width) of the last hidden layer, values in [0, 1].
+
+    Rows may be an array, sparse, or a tensor; weights of tensors may be those of a whole stack of networks, with the
+    networks in front.
+    """
     for layer in layers[:-1]:
-        rows = expit(rows @ layer.weight + layer.bias)
-    return np.asarray(rows)
+        rows = _sigmoid(rows @ layer.weight + layer.bias)
+    return cast(Floats, rows)
+
+
+def _sigmoid(values: Any) -> Any:
+    return values.sigmoid() if isinstance(values, Tensor) else expit(np.asarray(values))
 
 
 def outputs(layers: Sequence[Layer], rows: Matrix) -> Floats:
     """Return what enters the softmax, (rows, classes)."""
-    return np.asarray(activations(layers, rows) @ layers[-1].weight + layers[-1].bias)
+    return cast(Floats, activations(layers, rows) @ layers[-1].weight + layers[-1].bias)
 
 
 def probabilities(layers: Sequence[Layer], rows: Matrix) -> Floats:

@@ -22,13 +22,12 @@ from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.errors import DivergedError
 from momentalign.networks.shallow import initial_layers
 from momentalign.training.config import NetworkSpec, Optimizer, balanced_order, order_by_shares
+from momentalign.training.stack_distance import StackDistance, stack_weights
 from momentalign.training.torch_engine import (
-    StackDistance,
     cross_entropy,
     make_optimizer,
     one_thread,
     open_device,
-    stack_weights,
 )
 
 __all__ = ["HeadConfig", "HeadTask", "MMDOfSomeRows", "TrainedHead", "seconds_per_update", "train_heads"]

@@ -1,26 +1,19 @@
 """Training on data larger than memory: rows arrive in chunks, in order, and leave again (Algorithm 1).
 
-Batches are cut from the stream of rows as :func:`~momentalign.training.config.batches` cuts them from a matrix,
-and paired
-as Section 6.3 of Zellinger et al. (2019) pairs them, whatever the chunks they came in: the size of a chunk changes time
-and memory, and no bit of the network. No more rows are held than a chunk of each domain, a block of batches and the
-held-out ones.
-
-Engines that go on with other rows: weights and the optimizer's state are carried from one part of the data on.
-
-Algorithm 1 of Zellinger et al. (2019) asks only for the next pair of batches; where it comes from is nobody's business.
+Batches are cut from the stream of rows as :func:`~momentalign.training.config.batches` cuts them from a matrix, and
+paired as Section 6.3 of Zellinger et al. (2019) pairs them, whatever the chunks they came in: the size of a chunk
+changes time and memory, and no bit of the network. No more rows are held than a chunk of each domain, a block of
+batches and the held-out ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -37,19 +30,18 @@ from momentalign.training.config import (
     TrainingConfig,
     ValidationFigures,
 )
-from momentalign.training.stack import run_engine
-from momentalign.training.torch_engine import BatchedEngine, RowReader, own_distances
+from momentalign.training.stack import as_arrays, run_engine
+from momentalign.training.torch_engine import BatchedEngine
 
 __all__ = [
     "Carried",
-    "CarryingEngine",
     "ChunkedTask",
     "Labelled",
+    "ResumableEngine",
     "blocks",
     "count_batches",
     "go_on",
     "is_compiled",
-    "open_engine",
     "stream_batches",
     "train_chunks",
 ]
@@ -74,49 +66,12 @@ class Carried:
     state: Any
 
 
-class CarryingEngine(Engine, Protocol):
-    """An engine of one network that takes its rows part by part."""
-
-    def take(self, task: Task) -> None:
-        """Go on with these rows."""
-        ...
-
-    def run_epoch(self) -> EpochFigures:
-        """Train once on the rows that were taken last."""
-        ...
-
-    def state(self) -> Any:
-        """Return a copy of all that is no weight of the network."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Take over a copy of what :meth:`state` returned."""
-        ...
-
-
-def is_compiled(task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str) -> bool:
-    """Whether compiled loops train this task, by the rule of :func:`~momentalign.training.stack.train_stack`."""
-    return device == "cpu" and config.loss == "cross_entropy" and is_compilable(task, config, [spec])
-
-
-def open_engine(
-    task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str, compiled: bool
-) -> CarryingEngine:
-    """Return an engine with the weights the spec starts from and the rows of a task."""
-    if compiled:
-        engine = _CompiledParts(task, config, spec)
-        compile_loops(engine)
-        return engine
-    return _BatchedParts(task, config, spec, device=device)
-
-
 def go_on(
     task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str = "cpu", carried: Carried | None = None
 ) -> tuple[Carried, EpochFigures]:
     """Train one network for one epoch on the rows of a task and return what it takes along.
 
-    `carried` is left as it is: whoever is interrupted can go on from it once more. Nothing is carried of a decaying
-    learning rate but in compiled loops.
+    `carried` is left as it is: whoever is interrupted can go on from it once more.
 
     Examples
     --------
@@ -129,70 +84,45 @@ def go_on(
     >>> bool((both.layers[0].weight == whole.layers[0].weight).all())
     True
     """
-    compiled = is_compiled(task, config, spec, device=device) if carried is None else carried.compiled
+    compiled = is_compiled(task, config, spec, device) if carried is None else carried.compiled
     if carried is not None:
         spec = replace(spec, initial=carried.layers)
-    engine = open_engine(task, config, spec, device=device, compiled=compiled)
+    engine = _open_engine(task, config, spec, device, compiled=compiled)
     if carried is not None:
         engine.restore(carried.state)
-    figures = engine.run_epoch()
-    return Carried(compiled, engine.layers(0), engine.state()), figures
+    (figures,) = engine.run_epochs(1)
+    return Carried(compiled, as_arrays(engine.layers(0)), engine.state()), figures
 
 
-class _CompiledParts(CompiledEngine):
-    """Compiled loops, the rows laid out part by part."""
-
-    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec) -> None:
-        super().__init__(CompiledTask(task, config), task, config, [spec])
-        self._config = config
+class ResumableEngine(Engine, Protocol):
+    """An engine of one network that takes its rows part by part."""
 
     def take(self, task: Task) -> None:
-        held_out = self._task.validation
-        # What was laid out last goes before the next is.
-        del self._task
-        self._task = CompiledTask(task, self._config)
-        self._task.validation = held_out
+        """Go on with these rows."""
+        ...
 
     def state(self) -> Any:
-        network = self._networks[0]
-        # The weights of the domain classifier stand among those of the network.
-        return deepcopy((network.weights[4:6], network._state, network._step))
+        """Return a copy of all that is no weight of the network."""
+        ...
 
     def restore(self, state: Any) -> None:
-        network = self._networks[0]
-        adversary, network._state, network._step = deepcopy(state)
-        network.weights = (*network.weights[:4], *adversary, network.units)
+        """Take over a copy of what :meth:`state` returned."""
+        ...
 
 
-class _BatchedParts(BatchedEngine):
-    """Autograd on any device, the rows moved there part by part."""
+def is_compiled(task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> bool:
+    """Whether compiled loops train this task, by the rule of :func:`~momentalign.training.stack.train_stack`."""
+    return device == "cpu" and is_compilable(task, config, [spec])
 
-    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str) -> None:
-        super().__init__(task, config, [spec], device=device)
-        self._config = config
 
-    def take(self, task: Task) -> None:
-        self._epoch = self._config.epoch(task)
-        # What was moved last goes before the next is.
-        del self._source, self._target
-        self._source = RowReader(task.source, self._device, self._dtype)
-        self._target = None if task.target is None else RowReader(task.target, self._device, self._dtype)
-        self._labels = torch.as_tensor(task.labels, device=self._device)
-
-    def state(self) -> Any:
-        weights = [part.detach().clone() for part in self._distance_weights()]
-        # A distance may have taken its interval from the first rows it saw.
-        return self._members[0].distance, weights, deepcopy(self._optimizer.state_dict()["state"])
-
-    def restore(self, state: Any) -> None:
-        distance, weights, sums = state
-        self._members = own_distances([replace(self._members[0], distance=distance)])
-        self._prepare()
-        for part, value in zip(self._distance_weights(), weights, strict=True):
-            part.data.copy_(value)
-        # Rates are those of now: only what was summed up goes on.
-        groups = self._optimizer.state_dict()["param_groups"]
-        self._optimizer.load_state_dict({"state": deepcopy(sums), "param_groups": groups})
+def _open_engine(
+    task: Task, config: TrainingConfig, spec: NetworkSpec, device: str, *, compiled: bool
+) -> ResumableEngine:
+    """Return an engine with the weights the spec starts from and the rows of a task."""
+    if not compiled:
+        return BatchedEngine(task, config, [spec], device=device)
+    compile_loops(task, config, [spec])
+    return CompiledEngine(CompiledTask(task, config), task, config, [spec])
 
 
 # Numbers of one domain that are laid out for the loops at a time: 4 MB, some hundredths of a second.
@@ -250,8 +180,8 @@ def train_chunks(
         raise InvalidInputError(
             "batch_size=None and balanced batches need the whole sample, chunks hold a part of it; try batch_size=300."
         )
-    compiled = is_compiled(_as_large(chunked), config, spec, device=device)
-    inner = open_engine(chunked.empty, config, spec, device=device, compiled=compiled)
+    compiled = is_compiled(_as_large(chunked), config, spec, device)
+    inner = _open_engine(chunked.empty, config, spec, device, compiled=compiled)
     (network,) = run_engine(_ChunkedEngine(inner, chunked, config), chunked.empty, config, [spec], progress)
     return network
 
@@ -259,7 +189,7 @@ def train_chunks(
 class _ChunkedEngine:
     """One network; an epoch is a pass over all chunks."""
 
-    def __init__(self, inner: CarryingEngine, chunked: ChunkedTask, config: TrainingConfig) -> None:
+    def __init__(self, inner: ResumableEngine, chunked: ChunkedTask, config: TrainingConfig) -> None:
         self._inner, self._chunked, self._config = inner, chunked, config
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
@@ -271,7 +201,7 @@ class _ChunkedEngine:
             updates.append(len(self._config.epoch(task)))
             self._inner.take(task)
             del task
-            figures.append(self._inner.run_epoch())
+            figures += self._inner.run_epochs(1)
         return EpochFigures(*np.average(np.array(figures), axis=0, weights=updates))
 
     def validate(self) -> ValidationFigures:

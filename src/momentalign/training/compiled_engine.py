@@ -1,12 +1,7 @@
-"""The compiled engine: each network's epoch is one compiled call on one core (Algorithm 1).
+"""The compiled engine: compiled loops train one network after the other, each on one core (Algorithm 1).
 
 For networks with one hidden layer and the distances whose gradients are known in closed form. Sparse rows stay
 sparse, and dense rows that are mostly zero are treated as sparse.
-
-Compilation that can be interrupted: ^C and SIGTERM are heard between the compiler's passes.
-
-Amid a pass the compiler is called back by LLVM, and an exception that a signal's handler raises in such a call is lost:
-the process would go on as if nobody had asked it to stop, or fail with an error of the compiler.
 """
 
 from __future__ import annotations
@@ -17,79 +12,44 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numba.core import event
 from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.discrepancies.base import compiled_form
 from momentalign.discrepancies.domain_pairs import refuse_other_count
 from momentalign.networks.shallow import Layer, Matrix
+from momentalign.training import loops
 from momentalign.training.config import (
     EpochFigures,
     NetworkSpec,
-    OptimizerName,
     Task,
     TrainingConfig,
     ValidationFigures,
     domain_sizes,
 )
+from momentalign.training.distance_loops import BETWEEN, DISTANCES, WEIGHTINGS, Objective
+from momentalign.training.kernels import entry_point
 
-__all__ = ["CompiledEngine", "CompiledTask", "are_compiled", "compile_loops", "heard_between_passes", "is_compilable"]
+__all__ = ["CompiledEngine", "CompiledTask", "compile_loops", "heard_between_passes", "is_compilable"]
 
-Handler = Callable[[int, FrameType | None], Any]
-
-
-@contextmanager
-def heard_between_passes() -> Iterator[None]:
-    """Hold signals back while numba compiles, and let their usual handlers have them before its next pass.
-
-    On another thread than the main one, which alone hears signals, nothing is changed.
-    """
-    from numba.core import event
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handlers: dict[int, Handler] = {number: handler for number, handler in usual.items() if callable(handler)}
-    held: list[int] = []
-
-    def let_go() -> None:
-        while held:
-            number = held.pop(0)
-            handlers[number](number, None)
-
-    class Passes(event.Listener):
-        def on_start(self, _event: Any) -> None:
-            let_go()
-
-        def on_end(self, _event: Any) -> None:
-            """Nothing: what an end raised would replace an error of the pass."""
-
-    try:
-        for number in handlers:
-            signal.signal(number, lambda number, _frame: held.append(number))
-        with event.install_listener("numba:run_pass", Passes()):
-            yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    let_go()
-
+Floats: TypeAlias = NDArray[np.float32]
+Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
 # Dense rows with a smaller part of non-zeros are cheaper as sparse ones.
 SPARSE_BELOW = 0.2
 # Units are filled up to multiples of this.
 LANES = 16
-# Compiling takes up to a minute, once on a machine. What plain torch does in less than this many seconds is left to it;
-# what takes longer is rarely done once.
-WORTH_COMPILING = 4.0
+# Compiling takes some seconds, once on a machine. What plain torch does in less than this many seconds is left to it.
+WORTH_COMPILING = 0.8
 SECONDS_PER_UPDATE = 1e-3
 SECONDS_PER_PRODUCT = 3e-10
+# A training that may stop early is expected to take so many times its patience.
+EPOCHS_PER_PATIENCE = 30
 
 
 def is_compilable(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]) -> bool:
@@ -98,32 +58,54 @@ def is_compilable(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpe
     The answer depends on the task and the config, not on what has been compiled before nor on the number of
     networks: the same training gives the same bits on a fresh machine and in any stack.
     """
-    if len(config.hidden) != 1 or config.compiled is False:
+    if len(config.hidden) != 1 or config.loss != "cross_entropy" or config.compiled is False:
         return False
-    if config.compiled:
-        return all(_objective(task, spec) is not None for spec in specs)
-    updates = config.max_epochs * len(config.epoch(task))
-    rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
-    products = config.max_epochs * rows * task.source.shape[1] * config.hidden[0]
-    if updates * SECONDS_PER_UPDATE + products * SECONDS_PER_PRODUCT <= WORTH_COMPILING:
+    if not config.compiled and _expected_seconds(task, config) <= WORTH_COMPILING:
         return False
     return all(_objective(task, spec) is not None for spec in specs)
 
 
-def are_compiled() -> bool:
-    """Whether the loops have been compiled on this machine."""
-    from momentalign.training import loops
+def _expected_seconds(task: Task, config: TrainingConfig) -> float:
+    """About how long torch would take."""
+    epochs = config.max_epochs
+    if config.patience is not None:
+        epochs = min(epochs, EPOCHS_PER_PATIENCE * config.patience)
+    rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
+    products = rows * task.source.shape[1] * config.hidden[0]
+    return epochs * (len(config.epoch(task)) * SECONDS_PER_UPDATE + float(products) * SECONDS_PER_PRODUCT)
 
-    dispatcher: Any = loops.run_epochs
-    return bool(dispatcher.signatures) or any(Path(dispatcher.stats.cache_path).glob("loops.run_epochs-*.nbi"))
+
+class _Objective(NamedTuple):
+    """A distance: its kind, a key of ``DISTANCES``, and its numbers."""
+
+    kind: str | None
+    numbers: Objective
 
 
-def compile_loops(engine: CompiledEngine) -> None:
-    """Compile the loops, once on a machine, and say so: by no epoch of an engine, on the thread that calls this."""
-    if not are_compiled():
-        logging.getLogger("momentalign").warning("compiling the training loops, once on this machine (up to a minute)")
-        with heard_between_passes():
-            engine.run_epochs(0)
+def _objective(task: Task, spec: NetworkSpec) -> _Objective | None:
+    """Return what the loops minimise beside the loss, or None where they do not know the distance."""
+    if spec.distance is None or not spec.weight:
+        return _Objective(None, Objective(0.0, 1, 1.0, 1.0, 0, 0, np.zeros(0)))
+    form = compiled_form(spec.distance)
+    kind = None if form is None else form.several if task.has_several_domains else form.kind
+    if form is None or kind is None:
+        return None
+    weighting, weights = "equal", np.zeros(0)
+    if kind != form.kind:
+        n_sources = 1 if task.source_domains is None else int(task.source_domains.max()) + 1
+        refuse_other_count(spec.domain_weights, n_sources)
+        if isinstance(spec.domain_weights, str):
+            weighting = spec.domain_weights
+        else:
+            weighting, weights = "numbers", np.array(spec.domain_weights, dtype=np.float64)
+    ways = BETWEEN[spec.between], WEIGHTINGS[weighting], weights
+    return _Objective(kind, Objective(float(spec.weight), form.order, form.scale, form.beta, *ways))
+
+
+def _known_objective(task: Task, spec: NetworkSpec) -> _Objective:
+    objective = _objective(task, spec)
+    assert objective is not None  # noqa: S101  (is_compilable has been asked)
+    return objective
 
 
 class CompiledTask:
@@ -147,17 +129,15 @@ class CompiledTask:
             labels.append(np.concatenate(codes))
             source_sizes.append(len(source_rows))
             bounds.append(np.cumsum([0, *sizes]))
+        self.is_sparse = is_sparse
+        self.rows = _row_arrays(_stack_rows(blocks), blocks, is_sparse=is_sparse)
         starts = np.cumsum([0, *(block.shape[0] for block in blocks)])
-        self.layout = (starts, np.array(source_sizes), np.stack(bounds), n_sources)
-        self.data = (
-            *_row_arrays(_stack_rows(blocks), is_sparse),
-            *_column_arrays(blocks, is_sparse),
-            np.concatenate(labels).astype(np.int32),
-        )
-        self.validation = None
+        codes_of_all = np.concatenate(labels).astype(np.int32)
+        self.batches = loops.Batches(starts, np.array(source_sizes), np.stack(bounds), n_sources, codes_of_all)
+        self.validation: tuple[loops.DenseRows | loops.SparseRows, NDArray[np.int32]] | None = None
         if task.validation is not None and task.validation_labels is not None:
-            held_out = task.validation_labels.astype(np.int32)
-            self.validation = (*_row_arrays(task.validation, is_sparse), held_out)
+            held_out = _row_arrays(task.validation, [task.validation], is_sparse=is_sparse)
+            self.validation = held_out, task.validation_labels.astype(np.int32)
 
 
 class CompiledEngine:
@@ -166,11 +146,11 @@ class CompiledEngine:
     def __init__(
         self, laid_out: CompiledTask, task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]
     ) -> None:
-        self._task = laid_out
-        self._networks = [_Network(task, config, spec) for spec in specs]
+        self._task, self._config = laid_out, config
+        self._networks = [_Network(task, config, spec, is_sparse=laid_out.is_sparse) for spec in specs]
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
-        """Train every network for some epochs, each in one call."""
+        """Train every network for some epochs."""
         figures = np.stack([network.run_epochs(self._task, count) for network in self._networks], axis=-1)
         return [EpochFigures(losses, distances) for losses, distances in figures]
 
@@ -180,94 +160,124 @@ class CompiledEngine:
 
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows."""
-        from momentalign.training.loops import evaluate
-
-        figures = [evaluate(self._task.validation, network.weights) for network in self._networks]
-        return ValidationFigures(np.array([loss for loss, _ in figures]), np.array([right for _, right in figures]))
+        figures = [network.evaluate(self._task) for network in self._networks]
+        return ValidationFigures(*np.array(figures).T)
 
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network."""
-        weight, bias, top, top_bias, *_, units = self._networks[index].weights
-        return [Layer(weight[:, :units].copy(), bias[:units].copy()), Layer(top[:, :units].T.copy(), top_bias.copy())]
+        network = self._networks[index].arrays
+        weights, units = network.weights, network.units
+        bottom = Layer(weights.bottom[:, :units].copy(), weights.bias[:units].copy())
+        return [bottom, Layer(weights.top[:, :units].T.copy(), weights.top_bias.copy())]
 
     def retain(self, indices: Sequence[int]) -> None:
         """Go on with these networks only."""
         self._networks = [self._networks[index] for index in indices]
 
+    def take(self, task: Task) -> None:
+        """Go on with the rows of this task; what is held out stays."""
+        held_out = self._task.validation
+        # What was laid out last goes before the next is.
+        del self._task
+        self._task = CompiledTask(task, self._config)
+        self._task.validation = held_out
+
+    def state(self) -> CompiledState:
+        """Return a copy of all that is no weight of the only network."""
+        return self._networks[0].state()
+
+    def restore(self, state: CompiledState) -> None:
+        """Take over a copy of what :meth:`state` returned."""
+        self._networks[0].restore(state)
+
+
+class CompiledState(NamedTuple):
+    """What training takes along to other rows beside the weights of the network."""
+
+    classifier: Floats
+    first: Floats
+    second: Floats
+    updates: int
+
 
 class _Network:
-    """The weights of one network and the state of its optimizer."""
+    """One network, the sums its optimizer keeps, and how it is trained."""
 
-    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec) -> None:
+    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec, *, is_sparse: bool) -> None:
         bottom, top = spec.start(task, config)
-        self.units = bottom.weight.shape[1]
-        parts = [_padded(part) for part in (bottom.weight, bottom.bias, top.weight.T)]
-        parts += [top.bias.astype(np.float32), np.zeros_like(parts[1]), np.zeros(1, np.float32)]
-        self.weights = (*parts, self.units)
-        self._state = tuple(np.zeros_like(part) for part in parts for _ in range(2))
-        self._objective = _objective(task, spec)
-        optimizer = config.optimizer
-        self._rule = (_rules()[optimizer.name], optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
-        self._step = 0
+        units, objective = bottom.weight.shape[1], _known_objective(task, spec)
+        weights, gradient, first, second = (_flat(bottom.weight.shape[0], units, len(top.bias)) for _ in range(4))
+        used = weights.flat.size if objective.kind == "dann" else _before_classifier(weights)
+        self.arrays = loops.Network(weights, gradient, first, second, units, used)
+        weights.bottom[:, :units], weights.bias[:units] = bottom
+        weights.top[:, :units], weights.top_bias[:] = top.weight.T, top.bias
+        self._objective, self._compares, self._rule = objective.numbers, objective.kind is not None, _rule(config)
+        self._kernels = _kernels(objective.kind, config, is_sparse=is_sparse)
+        self._updates = 0
+        self._run: Callable[..., int] | None = None
+        self._evaluate: Callable[..., tuple[float, float]] | None = None
 
-    def run_epochs(self, laid_out: CompiledTask, count: int) -> NDArray[np.float64]:
+    def run_epochs(self, task: CompiledTask, count: int) -> NDArray[np.float64]:
         """Train for some epochs and return source losses and distances, (count, 2)."""
-        from momentalign.training.loops import run_epochs
-
         figures = np.empty((count, 2))
-        self._step = run_epochs(
-            laid_out.data, laid_out.layout, self.weights, self._state, self._objective, self._rule, self._step, figures
-        )
+        setting = self._objective, self._compares, self._rule, self._kernels
+        arguments = task.rows, task.batches, self.arrays, *setting, self._updates, figures
+        if self._run is None:
+            self._run = entry_point(loops.run_epochs, *arguments)
+        self._updates = self._run(*arguments)
         return figures
 
+    def evaluate(self, task: CompiledTask) -> tuple[float, float]:
+        """Return mean cross-entropy and accuracy on the held-out rows."""
+        assert task.validation is not None  # noqa: S101
+        arguments = *task.validation, self.arrays.weights, self.arrays.units, self._kernels.forward
+        if self._evaluate is None:
+            self._evaluate = entry_point(loops.evaluate, *arguments)
+        loss, accuracy = self._evaluate(*arguments)
+        return loss, accuracy
 
-def _padded(array: NDArray[Any]) -> NDArray[np.float32]:
-    """A copy whose last dimension, the units, is filled up with zeros to whole vector registers."""
-    units = array.shape[-1]
-    padded = np.zeros((*array.shape[:-1], -(-units // LANES) * LANES), np.float32)
-    padded[..., :units] = array
-    return padded
+    def state(self) -> CompiledState:
+        """Return a copy of all that is no weight of the network."""
+        weights, _, first, second = self.arrays[:4]
+        classifier = weights.flat[_before_classifier(weights) :]
+        return CompiledState(classifier.copy(), first.flat.copy(), second.flat.copy(), self._updates)
 
-
-def _rules() -> dict[OptimizerName, int]:
-    from momentalign.training import loops as step_loops
-
-    return {
-        "adagrad": step_loops.ADAGRAD,
-        "adadelta": step_loops.ADADELTA,
-        "sgd": step_loops.SGD,
-        "adam": step_loops.ADAM,
-    }
-
-
-def _objective(task: Task, spec: NetworkSpec) -> tuple[Any, ...] | None:
-    """Return what the compiled loops call the objective, or None where they do not know the distance."""
-    from momentalign.training import distance_loops
-
-    if spec.distance is None or not spec.weight:
-        return (distance_loops.NO_DISTANCE, 0.0, 1, 1.0, 1.0, 0, 0, np.zeros(0))
-    form = compiled_form(spec.distance)
-    kind = None if form is None else form.several if task.has_several_domains else form.kind
-    if form is None or kind is None:
-        return None
-    ways = (0, 0, np.zeros(0))
-    if kind != form.kind:
-        n_sources = 1 if task.source_domains is None else int(task.source_domains.max()) + 1
-        refuse_other_count(spec.domain_weights, n_sources)
-        ways = _ways(spec)
-    return (distance_loops.KINDS[kind], float(spec.weight), form.order, form.scale, form.beta, *ways)
+    def restore(self, state: CompiledState) -> None:
+        """Take over a copy of what :meth:`state` returned."""
+        weights, _, first, second = self.arrays[:4]
+        weights.flat[_before_classifier(weights) :] = state.classifier
+        first.flat[:], second.flat[:], self._updates = state.first, state.second, state.updates
 
 
-def _ways(spec: NetworkSpec) -> tuple[int, int, NDArray[np.float64]]:
-    """What is compared and how domains weigh, as the loops number it."""
-    from momentalign.training import distance_loops as domain_loops
+def _flat(inputs: int, units: int, classes: int) -> loops.Weights:
+    """Zeros for all weights of a network side by side, so that one loop updates them; each part is filled up."""
+    units = _filled_up(units)
+    shapes = [(inputs, units), (units,), (classes, units), (classes,), (units,), (1,)]
+    sizes = [int(np.prod(shape)) for shape in shapes]
+    ends = np.cumsum([_filled_up(size) for size in sizes])
+    flat = np.zeros(ends[-1], np.float32)
+    parts = zip(np.split(flat, ends[:-1]), sizes, shapes, strict=True)
+    return loops.Weights(flat, *(part[:size].reshape(shape) for part, size, shape in parts))
 
-    compared = {"pooled": domain_loops.POOLED, "pairs": domain_loops.PAIRS, "barycentre": domain_loops.BARYCENTRE}
-    known = {"equal": domain_loops.EQUAL, "size": domain_loops.SIZE, "similarity": domain_loops.SIMILARITY}
-    weights = spec.domain_weights
-    if isinstance(weights, str):
-        return compared[spec.between], known[weights], np.zeros(0)
-    return compared[spec.between], domain_loops.NUMBERS, np.array(weights, dtype=np.float64)
+
+def _filled_up(count: int) -> int:
+    return -(-count // LANES) * LANES
+
+
+def _before_classifier(weights: loops.Weights) -> int:
+    """How many of the weights are not of the domain classifier."""
+    return int(weights.flat.size - _filled_up(weights.classifier.size) - _filled_up(1))
+
+
+def _kernels(kind: str | None, config: TrainingConfig, *, is_sparse: bool) -> loops.Kernels:
+    """What the loops are given; compiled here where it is not yet."""
+    if not is_sparse:
+        forward, descend = loops.forward_dense, loops.descend_dense
+    elif config.optimizer.name == "adagrad":
+        forward, descend = loops.forward_sparse, loops.descend_adagrad_sparse
+    else:
+        forward, descend = loops.forward_sparse, loops.descend_sparse
+    return loops.Kernels(forward.compiled, DISTANCES[kind].compiled, descend.compiled)
 
 
 def _is_mostly_zero(rows: Matrix) -> bool:
@@ -280,38 +290,148 @@ def _as_csr(rows: Matrix | None) -> Matrix | None:
     """Rows as CSR, dense ones read once."""
     if rows is None or sparse.issparse(rows):
         return rows
-    from momentalign.training.loops import nonzeros
-
-    return sparse.csr_matrix(nonzeros(np.ascontiguousarray(rows, dtype=np.float32)), shape=rows.shape)
+    return sparse.csr_matrix(loops.nonzeros(np.ascontiguousarray(rows, dtype=np.float32)), shape=rows.shape)
 
 
 def _stack_rows(blocks: list[Matrix]) -> Matrix:
     return sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
 
 
-def _row_arrays(rows: Matrix, is_sparse: bool) -> tuple[Any, ...]:
-    """(is_sparse, dense, indptr, indices, values), the unused ones empty."""
+def _row_arrays(rows: Matrix, blocks: Sequence[Matrix], *, is_sparse: bool) -> loops.DenseRows | loops.SparseRows:
+    """Rows as the loops take them, the columns of sparse ones block by block."""
     if not is_sparse:
-        dense = np.ascontiguousarray(rows, dtype=np.float32)
-        return (False, dense, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+        # Loops would be compiled once more for arrays that are read-only.
+        return loops.DenseRows(np.require(rows, np.float32, ["C", "W"]))
     matrix = sparse.csr_matrix(rows)
-    return (
-        True,
-        np.zeros((0, matrix.shape[1]), np.float32),
+    columns = [sparse.csc_matrix(block) for block in blocks]
+    offsets = np.cumsum([0, *(block.nnz for block in columns)])
+    pointers = [block.indptr.astype(np.int64) + offset for block, offset in zip(columns, offsets, strict=False)]
+    return loops.SparseRows(
         matrix.indptr.astype(np.int64),
         matrix.indices.astype(np.int32),
         matrix.data.astype(np.float32),
+        np.stack(pointers),
+        np.concatenate([block.indices for block in columns]).astype(np.int32),
+        np.concatenate([block.data for block in columns]).astype(np.float32),
     )
 
 
-def _column_arrays(blocks: list[Matrix], is_sparse: bool) -> tuple[Any, ...]:
-    """Columns of each batch: pointers (batches, inputs + 1) into common row numbers and values."""
-    if not is_sparse:
-        return (np.zeros((1, 1), np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-    columns = [sparse.csc_matrix(block) for block in blocks]
-    offsets = np.cumsum([0, *(matrix.nnz for matrix in columns)])
-    return (
-        np.stack([matrix.indptr.astype(np.int64) + offset for matrix, offset in zip(columns, offsets, strict=False)]),
-        np.concatenate([matrix.indices for matrix in columns]).astype(np.int32),
-        np.concatenate([matrix.data for matrix in columns]).astype(np.float32),
+class _Loops(NamedTuple):
+    """What tells which loops a network needs."""
+
+    is_sparse: bool
+    distance: str | None
+    optimizer: str
+    held_out: bool
+
+
+# Those that have run in this process.
+_READY: set[_Loops] = set()
+
+
+def compile_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]) -> None:
+    """Compile here what engines are about to run on other threads, and say so: only the main thread hears a ^C."""
+    is_sparse, held_out = _is_mostly_zero(task.source), task.validation is not None
+    missing = {}
+    for spec in specs:
+        kind = _known_objective(task, spec).kind
+        missing[_Loops(is_sparse, kind, config.optimizer.name, held_out)] = spec
+    missing = {needed: spec for needed, spec in missing.items() if needed not in _READY}
+    if not missing:
+        return
+    small = _stand_in(task, is_sparse=is_sparse)
+    with event.install_listener("numba:run_pass", _Announcement()), heard_between_passes():
+        engine = CompiledEngine(CompiledTask(small, config), small, config, list(missing.values()))
+        engine.run_epochs(1)
+        if held_out:
+            engine.validate()
+    _READY.update(missing)
+
+
+def _stand_in(task: Task, *, is_sparse: bool) -> Task:
+    """A task of the same kind with one row of each domain."""
+
+    def rows(domains: Any) -> Matrix:
+        ones = np.ones((1 if domains is None else domains.max() + 1, task.source.shape[1]), np.float32)
+        return sparse.csr_matrix(ones) if is_sparse else ones
+
+    def numbers(domains: Any) -> Any:
+        return None if domains is None else np.arange(domains.max() + 1)
+
+    source, validation = rows(task.source_domains), None if task.validation is None else rows(None)
+    return Task(
+        source,
+        np.zeros(source.shape[0], np.intp),
+        None if task.target is None else rows(task.target_domains),
+        task.n_classes,
+        validation,
+        None if validation is None else np.zeros(1, np.intp),
+        numbers(task.source_domains),
+        numbers(task.target_domains),
     )
+
+
+def _rule(config: TrainingConfig) -> loops.Rule:
+    optimizer = config.optimizer
+    kind = loops.RULES[optimizer.name]
+    return loops.Rule(kind, optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
+
+
+class _Announcement(event.Listener):
+    """Says once that loops are compiled; those that are read from numba's cache are not."""
+
+    _said = False
+
+    def on_start(self, _event: Any) -> None:
+        if not self._said:
+            self._said = True
+            logging.getLogger("momentalign").warning(
+                "compiling the training loops, once on this machine (some seconds)"
+            )
+
+    def on_end(self, _event: Any) -> None:
+        """Nothing is said at the end."""
+
+
+class _Passes(event.Listener):
+    """Calls a function before each pass of the compiler."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+
+    def on_start(self, _event: Any) -> None:
+        self._function()
+
+    def on_end(self, _event: Any) -> None:
+        """Nothing: what an end raised would replace an error of the pass."""
+
+
+@contextmanager
+def heard_between_passes() -> Iterator[None]:
+    """Hold signals back while numba compiles, and let their usual handlers have them before its next pass.
+
+    Amid a pass the compiler is called back by LLVM, and an exception that a signal's handler raises in such a call is
+    lost: the process would go on as if nobody had asked it to stop, or fail with an error of the compiler. On another
+    thread than the main one, which alone hears signals, nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers: dict[int, Handler] = {number: handler for number, handler in usual.items() if callable(handler)}
+    held: list[int] = []
+
+    def let_go() -> None:
+        while held:
+            number = held.pop(0)
+            handlers[number](number, None)
+
+    try:
+        for number in handlers:
+            signal.signal(number, lambda number, _frame: held.append(number))
+        with event.install_listener("numba:run_pass", _Passes(let_go)):
+            yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    let_go()

@@ -1,20 +1,17 @@
-"""Compiled loops: distances between source and target activations, and their gradients in closed form.
+"""Distances between source and target activations, compiled, with gradients in closed form.
 
-The CMD and the CV-CMD of Zellinger et al. (2019), Eq. (23) and Sections 6.5 and 7.5; Deep CORAL; the Gaussian MMD.
-
-Compiled loops: the CMD of several source and several target domains, and its gradient in closed form.
-
-The formulas are those of :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`. The rows of a batch stand
-domain by domain. The moments of each domain are computed once; each pair adds its directions to those of both domains,
-and each domain's gradient is one polynomial, whatever the number of its partners.
+The CMD and the CV-CMD of Zellinger et al. (2019), Eq. (23) and Sections 6.5 and 7.5; Deep CORAL; the Gaussian MMD;
+the domain classifier; and the CMD of several sources and several targets. Each is a kernel, compiled by itself when a
+fit needs it; those a training loop can be given stand in ``DISTANCES``.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numba import types
 
 from momentalign.discrepancies.domain_pairs import TEMPERATURE
 from momentalign.moments.loops import (
@@ -28,122 +25,198 @@ from momentalign.moments.loops import (
     reordered,
     sample_statistics,
 )
+from momentalign.training.kernels import MATRIX, VECTOR, kernel, named_tuple
 
-__all__ = [
-    "BARYCENTRE",
-    "CMD",
-    "CORAL",
-    "CV_CMD",
-    "DANN",
-    "DOMAINS_CMD",
-    "EQUAL",
-    "FLOAT32_EPSILON",
-    "KINDS",
-    "MMD",
-    "NO_DISTANCE",
-    "NUMBERS",
-    "PAIRS",
-    "POOLED",
-    "SIMILARITY",
-    "SIZE",
-    "add_adversary",
-    "add_distance",
-    "add_domains",
-    "dot",
-    "exponential",
-]
+__all__ = ["BETWEEN", "DISTANCES", "WEIGHTINGS", "Compared", "Objective", "dot"]
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
-
-NO_DISTANCE, CMD, CV_CMD, CORAL, MMD, DANN, DOMAINS_CMD = 0, 1, 2, 3, 4, 5, 6
-# What the distances call them: see Compiled in discrepancies/base.py.
-KINDS = {
-    "cmd": CMD,
-    "cv-cmd": CV_CMD,
-    "coral": CORAL,
-    "mmd": MMD,
-    "dann": DANN,
-    "cmd of several domains": DOMAINS_CMD,
-}
 
 ONE, HALF = np.float32(1.0), np.float32(0.5)
 FLOAT32_EPSILON = 2.0**-23
 
-
-@compiled
-def exponential(value: Any) -> Any:
-    """Return exp in float32, written so that loops over it become vector instructions."""
-    value = min(max(value, np.float32(-80.0)), np.float32(80.0))
-    # Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
-    power = (value * np.float32(1.4426950408889634) + np.float32(12582912.0)) - np.float32(12582912.0)
-    rest = value - power * np.float32(0.693359375) - power * np.float32(-2.12194440e-4)
-    series = np.float32(1.0 / 5040.0)
-    series = series * rest + np.float32(1.0 / 720.0)
-    series = series * rest + np.float32(1.0 / 120.0)
-    series = series * rest + np.float32(1.0 / 24.0)
-    series = series * rest + np.float32(1.0 / 6.0)
-    series = series * rest + HALF
-    series = series * rest + ONE
-    series = series * rest + ONE
-    return series * np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)
+BETWEEN = {"pooled": 0, "pairs": 1, "barycentre": 2}
+POOLED, PAIRS, BARYCENTRE = BETWEEN.values()
+WEIGHTINGS = {"equal": 0, "size": 1, "similarity": 2, "numbers": 3}
+EQUAL, SIZE, SIMILARITY, NUMBERS = WEIGHTINGS.values()
 
 
-@reordered
-def dot(left: Array, right: Array) -> Any:
-    """Return the inner product of two float32 vectors."""
-    total = np.float32(0.0)
-    for u in range(left.shape[0]):
-        total += left[u] * right[u]
-    return total
+class Objective(NamedTuple):
+    """The numbers of the distance that a network minimises.
+
+    Attributes
+    ----------
+    weight
+        The weight of the distance, by which its gradient is multiplied.
+    order, scale, beta
+        What the distance has for settings: moments, length of the interval, width of a Gaussian.
+    between, weighting, numbers
+        Where domains are several: what is compared (``BETWEEN``), how domains weigh (``WEIGHTINGS``), and one number
+        per source where `weighting` says so.
+    """
+
+    weight: float
+    order: int
+    scale: float
+    beta: float
+    between: int
+    weighting: int
+    numbers: Array
 
 
-@compiled
-def add_distance(
-    hidden: Array,
-    source: int,
-    rows: int,
-    active: int,
-    kind: int,
-    strength: float,
-    order: int,
-    scale: float,
-    beta: float,
-    delta: Array,
-) -> float:
-    """Return the distance of source and target activations and write `strength` times its gradient to `delta`."""
-    if kind == MMD:
-        return _mean_embedding(hidden[:rows], source, active, beta, strength, delta)
-    if kind == CORAL:
-        delta[:rows] = np.float32(0.0)
-        return _correlation(hidden, source, rows, active, strength, delta)
-    units = hidden.shape[1]
-    of_source, of_target = hidden[:source], hidden[source:rows]
-    shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
-    sample_statistics(of_source, scale, order, shifts[0], moments[0])
-    sample_statistics(of_target, scale, order, shifts[1], moments[1])
-    directions, terms = np.empty((order, units)), np.empty(order + 1)
-    discrepancy_terms(shifts, moments, scale, order, FLOAT32_EPSILON, directions, terms)
-    weights = np.full(order, strength)
-    if kind == CV_CMD:
-        weights[1] = 0.0
-    discrepancy_gradient(of_source, shifts[0], moments[0], directions, weights, scale, 1.0, order, delta[:source])
-    discrepancy_gradient(of_target, shifts[1], moments[1], directions, weights, scale, -1.0, order, delta[source:rows])
-    if kind == CV_CMD:
-        terms[1] = cross_variance_term(
-            of_source, of_target, shifts, moments, scale, FLOAT32_EPSILON, strength, delta[:rows]
-        )
+class Compared(NamedTuple):
+    """What a distance is computed from, and where its gradients go.
+
+    Attributes
+    ----------
+    hidden, delta
+        Activations (rows, units), source rows first, and their gradients.
+    source, active
+        How many source rows there are, and how many of the units are no filling.
+    bounds, n_sources
+        The first row of each domain and the end; how many of the domains are sources.
+    classifier, classifier_bias, classifier_gradient, classifier_bias_gradient
+        The domain classifier of the network.
+    """
+
+    hidden: Array
+    delta: Array
+    source: int
+    active: int
+    bounds: Array
+    n_sources: int
+    classifier: Array
+    classifier_bias: Array
+    classifier_gradient: Array
+    classifier_bias_gradient: Array
+
+
+OBJECTIVE = named_tuple(
+    Objective,
+    types.float64,
+    types.int64,
+    types.float64,
+    types.float64,
+    types.int64,
+    types.int64,
+    types.Array(types.float64, 1, "C"),
+)
+COMPARED = named_tuple(
+    Compared,
+    MATRIX,
+    MATRIX,
+    types.int64,
+    types.int64,
+    types.Array(types.int64, 1, "C"),
+    types.int64,
+    VECTOR,
+    VECTOR,
+    VECTOR,
+    VECTOR,
+)
+
+
+distance = kernel(types.float64(OBJECTIVE, COMPARED))
+
+
+@distance
+def no_distance(objective: Objective, compared: Compared) -> float:  # noqa: ARG001
+    """Stand in where nothing is compared."""
+    return 0.0
+
+
+@distance
+def cmd(objective: Objective, compared: Compared) -> float:
+    """The CMD, Eq. (23)."""
+    weights = np.full(objective.order, objective.weight)
+    _, _, terms = _marginal_terms(objective, compared, weights)
+    return float(terms[objective.order])
+
+
+@distance
+def cv_cmd(objective: Objective, compared: Compared) -> float:
+    """The CMD with all cross-variances in its second term (Section 6.5)."""
+    order, scale = objective.order, objective.scale
+    weights = np.full(order, objective.weight)
+    weights[1] = 0.0
+    shifts, moments, terms = _marginal_terms(objective, compared, weights)
+    source, target = compared.hidden[: compared.source], compared.hidden[compared.source :]
+    terms[1] = cross_variance_term(
+        source, target, shifts, moments, scale, FLOAT32_EPSILON, objective.weight, compared.delta
+    )
     return float(terms[:order].sum())
 
 
 @compiled
-def add_adversary(
-    hidden: Array, source: int, rows: int, weight: Array, bias: Array, strength: float, delta: Array, gradient: Array
-) -> tuple[float, float]:
-    """Return the adversarial distance and the gradient of the classifier's bias; write that of its weight.
+def _marginal_terms(objective: Objective, compared: Compared, weights: Array) -> tuple[Array, Array, Array]:
+    """Return shifts, moments and the terms of the CMD, their sum last; write the gradient of the weighted terms."""
+    hidden, delta, n = compared.hidden, compared.delta, compared.source
+    order, scale, units = objective.order, objective.scale, compared.hidden.shape[1]
+    shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
+    sample_statistics(hidden[:n], scale, order, shifts[0], moments[0])
+    sample_statistics(hidden[n:], scale, order, shifts[1], moments[1])
+    directions, terms = np.empty((order, units)), np.empty(order + 1)
+    discrepancy_terms(shifts, moments, scale, order, FLOAT32_EPSILON, directions, terms)
+    discrepancy_gradient(hidden[:n], shifts[0], moments[0], directions, weights, scale, 1.0, order, delta[:n])
+    discrepancy_gradient(hidden[n:], shifts[1], moments[1], directions, weights, scale, -1.0, order, delta[n:])
+    return shifts, moments, terms
 
-    `strength` times the gradient for the activations is written to `delta`. The classifier goes the other way: its
-    gradients (`gradient` (units,) and the second value) are those of its own loss.
+
+@distance
+def coral(objective: Objective, compared: Compared) -> float:
+    """Deep CORAL."""
+    hidden, delta, source, active = compared.hidden, compared.delta, compared.source, compared.active
+    rows = hidden.shape[0]
+    delta[:] = np.float32(0.0)
+    units = hidden.shape[1]
+    shift, moments = np.empty(units, np.float32), np.empty((2, units))
+    sample_statistics(hidden[:source], 1.0, 1, shift, moments)
+    of_source = centred_rows(hidden[:source], shift, moments, 1.0)
+    sample_statistics(hidden[source:], 1.0, 1, shift, moments)
+    of_target = centred_rows(hidden[source:], shift, moments, 1.0)
+    source_rows, target_rows = max(source - 1, 1), max(rows - source - 1, 1)
+    difference = np.zeros((units, units))
+    add_covariance(of_source, 1.0 / source_rows, difference)
+    add_covariance(of_target, -1.0 / target_rows, difference)
+    factor = objective.weight / active**2
+    add_product(of_source, difference, factor / source_rows, delta[:source])
+    add_product(of_target, difference, -factor / target_rows, delta[source:])
+    return float((difference**2).sum() / (4.0 * active**2))
+
+
+@distance
+def mmd(objective: Objective, compared: Compared) -> float:
+    """The biased Gaussian MMD."""
+    hidden, delta, source, active = compared.hidden, compared.delta, compared.source, compared.active
+    beta, strength = objective.beta, objective.weight
+    rows, units = hidden.shape
+    kernel = _gaussians(hidden, active, beta)
+    weighted, totals = np.zeros((units, rows), np.float32), np.zeros(rows)
+    signs = np.empty(rows, np.float32)
+    for i in range(rows):
+        signs[i] = 1.0 / source if i < source else -1.0 / (rows - source)
+        line = kernel[i]
+        for j in range(rows):
+            totals[j] += signs[i] * line[j]
+    for first in range(0, rows, 8):
+        _add_eight(kernel, hidden, signs, first, active, weighted)
+    value = 0.0
+    for i in range(rows):
+        value += signs[i] * totals[i]
+        factor = -4.0 * beta * strength * signs[i]
+        for u in range(units):
+            delta[i, u] = np.float32(factor) * (np.float32(totals[i]) * hidden[i, u] - weighted[u, i])
+    return value
+
+
+@distance
+def dann(objective: Objective, compared: Compared) -> float:
+    """The loss of one domain classifier, which tells all sources from all targets.
+
+    It goes the other way: its gradients are those of its own loss.
     """
+    hidden, delta, source, strength = compared.hidden, compared.delta, compared.source, objective.weight
+    weight, bias, gradient = compared.classifier, compared.classifier_bias, compared.classifier_gradient
+    rows = hidden.shape[0]
     units = hidden.shape[1]
     gradient[:] = np.float32(0.0)
     value, total = 2.0 * math.log(2.0), 0.0
@@ -162,26 +235,38 @@ def add_adversary(
         for u in range(units):
             out[u] = -narrow * weight[u]
             gradient[u] += narrow * activation[u]
-    return value, total
+    compared.classifier_bias_gradient[0] = total
+    return value
 
 
-@compiled
-def _correlation(hidden: Array, source: int, rows: int, active: int, strength: float, delta: Array) -> float:
-    """Deep CORAL; `strength` times its gradient is added to `delta`."""
-    units = hidden.shape[1]
-    shift, moments = np.empty(units, np.float32), np.empty((2, units))
-    sample_statistics(hidden[:source], 1.0, 1, shift, moments)
-    of_source = centred_rows(hidden[:source], shift, moments, 1.0)
-    sample_statistics(hidden[source:rows], 1.0, 1, shift, moments)
-    of_target = centred_rows(hidden[source:rows], shift, moments, 1.0)
-    source_rows, target_rows = max(source - 1, 1), max(rows - source - 1, 1)
-    difference = np.zeros((units, units))
-    add_covariance(of_source, 1.0 / source_rows, difference)
-    add_covariance(of_target, -1.0 / target_rows, difference)
-    factor = strength / active**2
-    add_product(of_source, difference, factor / source_rows, delta[:source])
-    add_product(of_target, difference, -factor / target_rows, delta[source:rows])
-    return float((difference**2).sum() / (4.0 * active**2))
+@distance
+def cmd_of_domains(objective: Objective, compared: Compared) -> float:
+    """The CMD of several domains, :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`.
+
+    The moments of each domain are computed once; each pair adds its directions to those of both domains, and each
+    domain's gradient is one polynomial, whatever the number of its partners.
+    """
+    hidden, delta, bounds, sources = compared.hidden, compared.delta, compared.bounds, compared.n_sources
+    strength, order, scale, _, between, weighting, numbers = objective
+    domains, units = sources + 1 if between == POOLED else bounds.shape[0] - 1, hidden.shape[1]
+    bounds = _ends(bounds, domains)
+    shifts, moments = np.empty((domains + 1, units), np.float32), np.empty((domains + 1, order + order % 2, units))
+    for d in range(domains):
+        sample_statistics(hidden[bounds[d] : bounds[d + 1]], scale, order, shifts[d], moments[d])
+    weights = _domain_weights(bounds, sources, weighting, numbers, shifts, moments, scale, order)
+    directions = np.zeros((domains, order, units))
+    if between == POOLED:
+        value = _to_target(weights[:sources], shifts, moments, scale, order, directions)
+    elif between == PAIRS:
+        value = _all_pairs(weights, shifts, moments, scale, order, directions)
+    else:
+        value = _to_barycentre(weights, shifts, moments, scale, order, directions)
+    factors = np.full(order, strength)
+    for d in range(domains):
+        first, end = bounds[d], bounds[d + 1]
+        sample, out = hidden[first:end], delta[first:end]
+        discrepancy_gradient(sample, shifts[d], moments[d], directions[d], factors, scale, 1.0, order, out)
+    return value
 
 
 @compiled
@@ -209,33 +294,10 @@ def _gaussians(hidden: Array, active: int, beta: float) -> Array:
                 left = (a0 * t0[j] + a1 * t1[j]) + (a2 * t2[j] + a3 * t3[j])
                 line[j] += left + ((a4 * t4[j] + a5 * t5[j]) + (a6 * t6[j] + a7 * t7[j]))
         for j in range(rows - i):
-            line[j] = exponential(negative * max(line[j], zero))
+            line[j] = _exponential(negative * max(line[j], zero))
         for j in range(i):
             kernel[i, j] = kernel[j, i]
     return kernel
-
-
-@compiled
-def _mean_embedding(hidden: Array, source: int, active: int, beta: float, strength: float, delta: Array) -> float:
-    """Biased Gaussian MMD; `strength` times its gradient is written to `delta`."""
-    rows, units = hidden.shape
-    kernel = _gaussians(hidden, active, beta)
-    weighted, totals = np.zeros((units, rows), np.float32), np.zeros(rows)
-    signs = np.empty(rows, np.float32)
-    for i in range(rows):
-        signs[i] = 1.0 / source if i < source else -1.0 / (rows - source)
-        line = kernel[i]
-        for j in range(rows):
-            totals[j] += signs[i] * line[j]
-    for first in range(0, rows, 8):
-        _add_eight(kernel, hidden, signs, first, active, weighted)
-    value = 0.0
-    for i in range(rows):
-        value += signs[i] * totals[i]
-        factor = -4.0 * beta * strength * signs[i]
-        for u in range(units):
-            delta[i, u] = np.float32(factor) * (np.float32(totals[i]) * hidden[i, u] - weighted[u, i])
-    return value
 
 
 @compiled
@@ -259,49 +321,6 @@ def _add_eight(kernel: Array, hidden: Array, signs: Array, first: int, active: i
         for j in range(rows):
             left = (a0 * k0[j] + a1 * k1[j]) + (a2 * k2[j] + a3 * k3[j])
             out[j] += left + ((a4 * k4[j] + a5 * k5[j]) + (a6 * k6[j] + a7 * k7[j]))
-
-
-POOLED, PAIRS, BARYCENTRE = 0, 1, 2
-EQUAL, SIZE, SIMILARITY, NUMBERS = 0, 1, 2, 3
-
-
-@compiled
-def add_domains(
-    hidden: Array,
-    bounds: Array,
-    sources: int,
-    between: int,
-    weighting: int,
-    numbers: Array,
-    strength: float,
-    order: int,
-    scale: float,
-    delta: Array,
-) -> float:
-    """Return the distance of several domains and write `strength` times its gradient to `delta`.
-
-    `bounds` (domains + 1,) are the first rows of the domains and the end, the first `sources` of them sources;
-    `numbers` (sources,) their weights where `weighting` says so.
-    """
-    domains, units = sources + 1 if between == POOLED else bounds.shape[0] - 1, hidden.shape[1]
-    bounds = _ends(bounds, domains)
-    shifts, moments = np.empty((domains + 1, units), np.float32), np.empty((domains + 1, order + order % 2, units))
-    for d in range(domains):
-        sample_statistics(hidden[bounds[d] : bounds[d + 1]], scale, order, shifts[d], moments[d])
-    weights = _domain_weights(bounds, sources, weighting, numbers, shifts, moments, scale, order)
-    directions = np.zeros((domains, order, units))
-    if between == POOLED:
-        value = _to_target(weights[:sources], shifts, moments, scale, order, directions)
-    elif between == PAIRS:
-        value = _all_pairs(weights, shifts, moments, scale, order, directions)
-    else:
-        value = _to_barycentre(weights, shifts, moments, scale, order, directions)
-    factors = np.full(order, strength)
-    for d in range(domains):
-        first, end = bounds[d], bounds[d + 1]
-        sample, out = hidden[first:end], delta[first:end]
-        discrepancy_gradient(sample, shifts[d], moments[d], directions[d], factors, scale, 1.0, order, out)
-    return value
 
 
 @compiled
@@ -466,3 +485,45 @@ def _fill_barycentre(shares: Array, shifts: Array, moments: Array, scale: float)
             moments[domains, 0, f] += shares[d] * (np.float64(shifts[d, f]) - np.float64(shifts[domains, f])) / scale
     for d in range(domains):
         _add_times(moments[domains], shares[d], moments[d])
+
+
+@compiled
+def _exponential(value: Any) -> Any:
+    """Return exp in float32, written so that loops over it become vector instructions."""
+    value = min(max(value, np.float32(-80.0)), np.float32(80.0))
+    # Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
+    power = (value * np.float32(1.4426950408889634) + np.float32(12582912.0)) - np.float32(12582912.0)
+    rest = value - power * np.float32(0.693359375) - power * np.float32(-2.12194440e-4)
+    series = np.float32(1.0 / 5040.0)
+    series = series * rest + np.float32(1.0 / 720.0)
+    series = series * rest + np.float32(1.0 / 120.0)
+    series = series * rest + np.float32(1.0 / 24.0)
+    series = series * rest + np.float32(1.0 / 6.0)
+    series = series * rest + HALF
+    series = series * rest + ONE
+    series = series * rest + ONE
+    return series * np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)
+
+
+@reordered
+def dot(left: Array, right: Array) -> Any:
+    """Return the inner product of two float32 vectors."""
+    total = np.float32(0.0)
+    for u in range(left.shape[0]):
+        total += left[u] * right[u]
+    return total
+
+
+DISTANCES = {
+    None: no_distance,
+    "cmd": cmd,
+    "cv-cmd": cv_cmd,
+    "coral": coral,
+    "mmd": mmd,
+    "dann": dann,
+    "cmd of several domains": cmd_of_domains,
+}
+"""The kernels by the kinds of :class:`~momentalign.discrepancies.base.Compiled`.
+
+Each returns the distance of activations and writes its weight times its gradient to ``compared.delta``.
+"""

@@ -1,4 +1,4 @@
-"""The grouped engine: networks on several tasks of one shape, side by side on an accelerator (Algorithm 1).
+"""Networks on several tasks of one shape, side by side on an accelerator (Algorithm 1).
 
 A single task leaves a large card waiting; twelve of them make every update one batched product that fills it. Rows
 live on the device as dense batches, laid out once.
@@ -6,23 +6,17 @@ live on the device as dense batches, laid out once.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from momentalign.networks.shallow import Layer, Matrix
-from momentalign.training.config import EpochFigures, NetworkSpec, Rows, Task, TrainingConfig, ValidationFigures
-from momentalign.training.torch_engine import (
-    StackDistance,
-    cross_entropy,
-    make_optimizer,
-    open_device,
-    own_distances,
-    stack_weights,
-)
+from momentalign.training.config import NetworkSpec, Rows, Task, TrainingConfig
+from momentalign.training.torch_engine import Batch, TorchEngine, own_settings
 
 __all__ = ["GroupedEngine", "are_alike"]
 
@@ -42,206 +36,191 @@ def _shape(task: Task) -> tuple[object, ...]:
     return (task.source.shape, task.n_classes, *others)
 
 
-class GroupedEngine:
+class _Weights(NamedTuple):
+    """Hidden layers of a task's networks side by side, so that its rows meet all of them in one product."""
+
+    bottom: Tensor
+    """(tasks, inputs, networks of a task * units)"""
+    bias: Tensor
+    """(tasks, 1, networks of a task * units)"""
+    top: Tensor
+    """(networks, units, classes)"""
+    top_bias: Tensor
+    """(networks, 1, classes)"""
+
+
+class GroupedEngine(TorchEngine):
     """Trains as many networks on every task; network number ``task * size + spec``."""
 
     def __init__(
         self, tasks: Sequence[Task], config: TrainingConfig, specs: Sequence[Sequence[NetworkSpec]], *, device: str
     ) -> None:
-        self._device = open_device(device)
-        self._members = own_distances([spec for own in specs for spec in own])
+        super().__init__(config, list(chain(*specs)), device=device, dtype=torch.float32)
+        self._all_specs = self._specs
         size = len(specs[0])
         # The networks of each task that are computed, side by side, and those that still train among all of them.
-        self._slots = [list(range(first, first + size)) for first in range(0, len(self._members), size)]
-        self._active = list(range(len(self._members)))
-        self._lay_out(tasks, config)
-        self._parameters = [part.requires_grad_() for part in self._starts(tasks, config)]
-        self._of_distances = stack_weights(self._members, config.hidden[-1], dtype=torch.float32, device=self._device)
-        self._trained = [*self._parameters, *(part for own in self._of_distances.values() for part in own)]
-        self._optimizer = make_optimizer(config.optimizer, self._trained)
-        self._decay = config.optimizer.decay
-        self._updates = 0
-        self._rate = config.optimizer.rate
+        self._slots = [list(range(first, first + size)) for first in range(0, len(self._all_specs), size)]
+        self._active = list(range(len(self._all_specs)))
+        self._shown = self._positions()
         # An epoch is recorded once and replayed where its kernels are the same every time.
-        self._recordable = self._device.type == "cuda" and not self._decay and config.optimizer.name != "adam"
+        optimizer = config.optimizer
+        self._recordable = self._device.type == "cuda" and not optimizer.decay and optimizer.name != "adam"
         self._recorded: tuple[torch.cuda.CUDAGraph, Tensor] | None = None
         self._warm = False
-        self._prepare()
+        with own_settings(self._device):
+            self._lay_out(tasks)
+            self._start(self._start_weights(tasks))
 
-    def _starts(self, tasks: Sequence[Task], config: TrainingConfig) -> list[Tensor]:
-        """The weights training starts from: those of a task's hidden layers side by side, then the top layers."""
-        known: dict[tuple[int, ...], list[Tensor]] = {}
-        found = []
-        for task, own in zip(tasks, self._slots, strict=True):
-            # A start depends on the spec and on shapes, which all tasks share.
-            key = tuple(id(self._members[network]) for network in own)
-            if key not in known:
-                known[key] = self._parts([self._members[network].start(task, config) for network in own])
-            found.append(known[key])
-        bottom, bias, top, top_bias = zip(*found, strict=True)
-        return [torch.stack(bottom), torch.stack(bias), torch.cat(top), torch.cat(top_bias)]
-
-    def _parts(self, starts: Sequence[Sequence[Layer]]) -> list[Tensor]:
-        arrays = (
-            np.concatenate([layers[0].weight for layers in starts], axis=1),
-            np.concatenate([layers[0].bias for layers in starts])[None],
-            np.stack([layers[1].weight for layers in starts]),
-            np.stack([layers[1].bias for layers in starts])[:, None],
-        )
-        return [torch.tensor(part, dtype=torch.float32, device=self._device) for part in arrays]
-
-    def _prepare(self) -> None:
-        """Set what depends on which networks are left."""
-        every = [self._members[network] for own in self._slots for network in own]
-        self._distance = StackDistance(every, self._of_distances)
-        self._weights = torch.tensor([spec.weight for spec in every], device=self._device)
-
-    def _lay_out(self, tasks: Sequence[Task], config: TrainingConfig) -> None:
+    def _lay_out(self, tasks: Sequence[Task]) -> None:
         """Put the batches of all tasks on the device, source rows before target rows."""
         sources = [_to_device(task.source, self._device) for task in tasks]
         targets = [None if task.target is None else _to_device(task.target, self._device) for task in tasks]
         labels = torch.tensor(np.stack([task.labels for task in tasks]), device=self._device)
-        self._batches = [
+        self._laid_out = [
             (
-                torch.stack([_joined(*pair, rows, others) for pair in zip(sources, targets, strict=True)]),
+                torch.stack([_together(*pair, rows, others) for pair in zip(sources, targets, strict=True)]),
                 labels[:, rows],
             )
-            for rows, others in config.epoch(tasks[0])
+            for rows, others in self._config.epoch(tasks[0])
         ]
-        self._validation: Tensor | None = None
+        self._validation: tuple[Tensor, Tensor] | None = None
         if tasks[0].validation is not None:
-            self._validation = torch.stack([_to_device(task.validation, self._device) for task in tasks])
+            rows = torch.stack([_to_device(task.validation, self._device) for task in tasks])
             held_out = np.stack([np.asarray(task.validation_labels) for task in tasks])
-            self._validation_labels = torch.tensor(held_out, device=self._device)
+            self._validation = rows, torch.tensor(held_out, device=self._device)
 
-    def run_epochs(self, count: int) -> list[EpochFigures]:
-        """Train every network for some epochs."""
-        return [self._run_epoch() for _ in range(count)]
+    def _start_weights(self, tasks: Sequence[Task]) -> list[Tensor]:
+        """The weights training starts from; they depend on the specs and on shapes, which all tasks share."""
+        known: dict[tuple[int, ...], _Weights] = {}
+        found = []
+        for task, own in zip(tasks, self._slots, strict=True):
+            key = tuple(id(self._all_specs[network]) for network in own)
+            if key not in known:
+                known[key] = self._side_by_side([self._all_specs[network].start(task, self._config) for network in own])
+            found.append(known[key])
+        bottom, bias, top, top_bias = zip(*found, strict=True)
+        return [torch.stack(bottom), torch.stack(bias), torch.cat(top), torch.cat(top_bias)]
 
-    def _run_epoch(self) -> EpochFigures:
-        if self._recorded is None and self._recordable and self._warm:
-            self._recorded = self._record()
-        if self._recorded is not None:
-            graph, total = self._recorded
-            graph.replay()
-        else:
-            total = self._epoch()
-            self._warm = True
-        figures = (total / len(self._batches)).double().cpu().numpy()[:, self._positions()]
-        return EpochFigures(figures[0], figures[1])
-
-    def _record(self) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        self._optimizer.zero_grad()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            total = self._epoch()
-        return graph, total
+    def _side_by_side(self, networks: Sequence[Sequence[Layer]]) -> _Weights:
+        arrays = (
+            np.concatenate([layers[0].weight for layers in networks], axis=1),
+            np.concatenate([layers[0].bias for layers in networks])[None],
+            np.stack([layers[1].weight for layers in networks]),
+            np.stack([layers[1].bias for layers in networks])[:, None],
+        )
+        return _Weights(*(torch.tensor(part, dtype=self._dtype, device=self._device) for part in arrays))
 
     def _epoch(self) -> Tensor:
-        """One epoch of updates; returns summed losses and distances (2, networks)."""
-        distance, weights = self._distance, self._weights
-        total = torch.zeros(2, len(weights), device=self._device)
-        for rows, labels in self._batches:
-            source = labels.shape[1]
-            hidden = self._hidden(rows)
-            loss = cross_entropy(self._outputs(hidden[:, :source]), self._per_network(labels))
-            between = distance(hidden[:, :source], hidden[:, source:]) if hidden.shape[1] > source else 0 * loss
+        """Like any engine's; recorded after the first one and then replayed."""
+        if self._recorded is None and self._recordable and self._warm:
             self._optimizer.zero_grad()
-            (loss + weights * between).sum().backward()  # type: ignore[no-untyped-call]
-            for group in self._optimizer.param_groups:
-                group["lr"] = self._rate / (1.0 + self._decay * self._updates)
-            self._optimizer.step()
-            self._updates += 1
-            total += torch.stack([loss.detach(), between.detach()])
-        return total
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                figures = super()._epoch()
+            self._recorded = graph, figures
+        if self._recorded is None:
+            self._warm = True
+            return super()._epoch()
+        graph, figures = self._recorded
+        graph.replay()
+        return figures
 
-    def validate(self) -> ValidationFigures:
-        """Evaluate every network on the held-out source rows of its task."""
+    def _batches(self) -> Iterator[Batch]:
+        for rows, labels in self._laid_out:
+            yield Batch(rows, None, self._per_network(labels))
+
+    def _held_out(self) -> tuple[Tensor, Tensor]:
         assert self._validation is not None  # noqa: S101
-        with torch.no_grad():
-            outputs, labels = self._outputs(self._hidden(self._validation)), self._per_network(self._validation_labels)
-            loss = cross_entropy(outputs, labels)
-            accuracy = (outputs.argmax(-1) == labels).double().mean(-1)
-            figures = torch.stack([loss.double(), accuracy]).cpu().numpy()[:, self._positions()]
-        return ValidationFigures(figures[0], figures[1])
-
-    def layers(self, index: int) -> list[Layer]:
-        """Return a copy of the weights of one network, left on the device until someone wants the numbers."""
-        position = self._positions()[index]
-        task, spec = divmod(position, len(self._slots[0]))
-        bottom, bias, top, top_bias = (parameter.detach() for parameter in self._parameters)
-        units = top.shape[1]
-        place = slice(spec * units, (spec + 1) * units)
-        parts = (bottom[task, :, place], bias[task, 0, place], top[position], top_bias[position, 0])
-        weight, lower, upper, last = (part.clone() for part in parts)
-        return [Layer(weight, lower), Layer(upper, last)]  # type: ignore[arg-type]
-
-    def retain(self, indices: Sequence[int]) -> None:
-        """Go on with these networks; others are still computed until room for them can be given up."""
-        self._active = [self._active[index] for index in indices]
-        alive = set(self._active)
-        kept = [task for task, own in enumerate(self._slots) if not alive.isdisjoint(own)]
-        size = max(len(alive.intersection(self._slots[task])) for task in kept)
-        if len(kept) * size > WORTH_REARRANGING * len(self._slots) * len(self._slots[0]):
-            return
-        # Networks that train come first; where a task has fewer than the others, stopped ones fill up.
-        places = [
-            sorted(range(len(self._slots[task])), key=lambda place: self._slots[task][place] not in alive)[:size]
-            for task in kept
-        ]
-        self._rearrange(kept, places)
-        self._slots = [[self._slots[task][place] for place in own] for task, own in zip(kept, places, strict=True)]
-        self._batches = [(rows[kept], labels[kept]) for rows, labels in self._batches]
-        self._recorded, self._warm = None, False
-        self._prepare()
-        if self._validation is not None:
-            self._validation, self._validation_labels = self._validation[kept], self._validation_labels[kept]
-
-    def _rearrange(self, kept: Sequence[int], places: Sequence[Sequence[int]]) -> None:
-        """Cut weights and the state of the optimizer down to some networks of some tasks."""
-        size, units = len(self._slots[0]), self._parameters[2].shape[1]
-        chosen = torch.tensor(places, device=self._device)
-        tasks = torch.tensor(kept, device=self._device)
-        networks = (tasks[:, None] * size + chosen).flatten()
-        columns = (chosen[:, :, None] * units + torch.arange(units, device=self._device)).flatten(1)
-
-        def cut(number: int, values: Tensor) -> Tensor:
-            if number >= 2:
-                return values[networks]
-            own = values[tasks]
-            return own.gather(2, columns[:, None].expand(-1, own.shape[1], -1))
-
-        for number, parameter in enumerate(self._trained):
-            for name, value in self._optimizer.state[parameter].items():
-                if isinstance(value, Tensor) and value.shape == parameter.shape:
-                    self._optimizer.state[parameter][name] = cut(number, value)
-            parameter.data, parameter.grad = cut(number, parameter.data), None
-
-    def _positions(self) -> list[int]:
-        """Where the networks that still train stand among those that are computed."""
-        place = {network: position for position, network in enumerate(itertools.chain(*self._slots))}
-        return [place[network] for network in self._active]
-
-    def _hidden(self, rows: Tensor) -> Tensor:
-        """Activations (networks, rows, units) of all networks by one batched product."""
-        bottom, bias = self._parameters[:2]
-        units = self._parameters[2].shape[1]
-        together = torch.sigmoid(torch.baddbmm(bias, rows, bottom))
-        apart = together.view(*together.shape[:2], len(self._slots[0]), units).transpose(1, 2)
-        return apart.reshape(-1, together.shape[1], units)
-
-    def _outputs(self, hidden: Tensor) -> Tensor:
-        return torch.baddbmm(self._parameters[3], hidden, self._parameters[2])
+        rows, labels = self._validation
+        return rows, self._per_network(labels)
 
     def _per_network(self, labels: Tensor) -> Tensor:
         return labels.repeat_interleave(len(self._slots[0]), 0)
 
+    def _activations(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        hidden, count = self._hidden(batch.source), batch.labels.shape[1]
+        return hidden[:, :count], hidden[:, count:] if hidden.shape[1] > count else None
 
-def _joined(source: Tensor, target: Tensor | None, rows: Rows, others: Rows | None) -> Tensor:
-    picked = source[torch.as_tensor(rows, device=source.device)]
+    def _hidden(self, rows: Tensor) -> Tensor:
+        """Activations (networks, rows, units) of all networks by one batched product."""
+        weights = _Weights(*self._parameters)
+        together = torch.baddbmm(weights.bias, rows, weights.bottom).sigmoid()
+        apart = together.view(*together.shape[:2], len(self._slots[0]), weights.top.shape[1]).transpose(1, 2)
+        return apart.reshape(-1, together.shape[1], weights.top.shape[1])
+
+    def _outputs(self, hidden: Tensor) -> Tensor:
+        weights = _Weights(*self._parameters)
+        return torch.baddbmm(weights.top_bias, hidden, weights.top)
+
+    def layers(self, index: int) -> list[Layer]:
+        """Return a copy of the weights of one network."""
+        position, weights = self._positions()[index], _Weights(*self._parameters)
+        task, slot = divmod(position, len(self._slots[0]))
+        units = weights.top.shape[1]
+        own = slice(slot * units, (slot + 1) * units)
+        return self._as_layers(
+            [
+                weights.bottom[task, :, own],
+                weights.bias[task, 0, own],
+                weights.top[position],
+                weights.top_bias[position, 0],
+            ]
+        )
+
+    def retain(self, indices: Sequence[int]) -> None:
+        """Go on with these networks; others are still computed until room for them can be given up."""
+        self._active = [self._active[index] for index in indices]
+        self._make_room()
+        self._shown = self._positions()
+
+    def _make_room(self) -> None:
+        """Drop tasks that have stopped, and networks that all the others can spare, if that is worth it."""
+        alive = set(self._active)
+        tasks = [task for task, own in enumerate(self._slots) if not alive.isdisjoint(own)]
+        size = max(len(alive.intersection(self._slots[task])) for task in tasks)
+        if len(tasks) * size > WORTH_REARRANGING * len(self._slots) * len(self._slots[0]):
+            return
+        # Networks that train come first; where a task has fewer than the others, stopped ones fill up.
+        kept = [
+            sorted(range(len(self._slots[task])), key=lambda slot: self._slots[task][slot] not in alive)[:size]
+            for task in tasks
+        ]
+        self._cut_down(tasks, kept)
+        self._slots = [[self._slots[task][slot] for slot in own] for task, own in zip(tasks, kept, strict=True)]
+        self._laid_out = [(rows[tasks], labels[tasks]) for rows, labels in self._laid_out]
+        if self._validation is not None:
+            rows, labels = self._validation
+            self._validation = rows[tasks], labels[tasks]
+        self._recorded, self._warm = None, False
+        self._prepare([self._all_specs[network] for network in chain(*self._slots)])
+
+    def _cut_down(self, kept_tasks: Sequence[int], kept_slots: Sequence[Sequence[int]]) -> None:
+        """Keep the weights, and what the optimizer knows of them, of some slots of some tasks."""
+        size, units = len(self._slots[0]), _Weights(*self._parameters).top.shape[1]
+        slots = torch.tensor(kept_slots, device=self._device)
+        tasks = torch.tensor(kept_tasks, device=self._device)
+        networks = (tasks[:, None] * size + slots).flatten()
+        columns = (slots[:, :, None] * units + torch.arange(units, device=self._device)).flatten(1)
+
+        def cut(number: int, values: Tensor) -> Tensor:
+            if number >= 2:  # neither the bottom weights nor their biases: one entry per network
+                return values[networks]
+            own = values[tasks]
+            return own.gather(2, columns[:, None].expand(-1, own.shape[1], -1))
+
+        self._cut(cut)
+
+    def _positions(self) -> list[int]:
+        """Where the networks that still train stand among those that are computed."""
+        position = {network: number for number, network in enumerate(chain(*self._slots))}
+        return [position[network] for network in self._active]
+
+
+def _together(source: Tensor, target: Tensor | None, rows: Rows, others: Rows | None) -> Tensor:
+    chosen = source[torch.as_tensor(rows, device=source.device)]
     if target is None or others is None:
-        return picked
-    return torch.cat([picked, target[torch.as_tensor(others, device=target.device)]])
+        return chosen
+    return torch.cat([chosen, target[torch.as_tensor(others, device=target.device)]])
 
 
 def _to_device(rows: Matrix, device: torch.device) -> Tensor:
@@ -250,5 +229,5 @@ def _to_device(rows: Matrix, device: torch.device) -> Tensor:
         return torch.tensor(rows, dtype=torch.float32, device=device)
     entries = rows.tocoo()
     dense = torch.zeros(entries.shape, dtype=torch.float32, device=device)
-    places = tuple(torch.tensor(part, dtype=torch.int64, device=device) for part in (entries.row, entries.col))
-    return dense.index_put_(places, torch.tensor(entries.data, dtype=torch.float32, device=device))
+    index = tuple(torch.tensor(part, dtype=torch.int64, device=device) for part in (entries.row, entries.col))
+    return dense.index_put_(index, torch.tensor(entries.data, dtype=torch.float32, device=device))

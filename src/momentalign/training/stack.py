@@ -17,13 +17,7 @@ from torch import Tensor
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import Layer
 from momentalign.progress import EpochReport
-from momentalign.training.compiled_engine import (
-    CompiledEngine,
-    CompiledTask,
-    are_compiled,
-    compile_loops,
-    is_compilable,
-)
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, is_compilable
 from momentalign.training.config import (
     Engine,
     EpochFigures,
@@ -35,14 +29,13 @@ from momentalign.training.config import (
     ValidationFigures,
 )
 from momentalign.training.grouped import GroupedEngine, are_alike
-from momentalign.training.torch_engine import BatchedEngine
+from momentalign.training.torch_engine import BatchedEngine, one_thread
 
-__all__ = ["compile_ahead", "run_engine", "train_stack", "train_tasks"]
+__all__ = ["as_arrays", "compile_ahead", "run_engine", "train_stack", "train_tasks"]
 
-
-# A loss or a weight beyond this, or one that is not a number, is none any more.
+# A training with a loss or a weight beyond this, or one that is NaN, has diverged.
 LARGEST_LOSS = 1e12
-# Few enough that a progress bar moves and an interrupt is heard.
+# Few enough that a progress bar moves.
 EPOCHS_AT_ONCE = 50
 
 
@@ -70,26 +63,21 @@ def train_stack(
     """
     if not specs:
         raise InvalidInputError("a stack needs at least one spec; give one NetworkSpec per network.")
-    if _runs_loops(task, config, specs, device):
-        laid_out = CompiledTask(task, config)
-        engines = [CompiledEngine(laid_out, task, config, [spec]) for spec in specs]
-        compile_loops(engines[0])
-        calls = [
-            delayed(run_engine)(engine, task, config, [spec], progress)
-            for engine, spec in zip(engines, specs, strict=True)
-        ]
-        return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
-    return run_engine(BatchedEngine(task, config, specs, device=device), task, config, specs, progress)
+    if device != "cpu" or not is_compilable(task, config, specs):
+        return run_engine(BatchedEngine(task, config, specs, device=device), task, config, specs, progress)
+    compile_loops(task, config, specs)
+    laid_out = CompiledTask(task, config)
+    engines = [CompiledEngine(laid_out, task, config, [spec]) for spec in specs]
+    calls = [
+        delayed(run_engine)(engine, task, config, [spec], progress) for engine, spec in zip(engines, specs, strict=True)
+    ]
+    return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
 
 
 def compile_ahead(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], *, device: str = "cpu") -> None:
     """Compile here what :func:`train_stack` is about to run on other threads: only the main thread hears a ^C."""
-    if _runs_loops(task, config, specs, device) and not are_compiled():
-        compile_loops(CompiledEngine(CompiledTask(task, config), task, config, specs))
-
-
-def _runs_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], device: str) -> bool:
-    return device == "cpu" and config.loss == "cross_entropy" and is_compilable(task, config, specs)
+    if device == "cpu" and is_compilable(task, config, specs):
+        compile_loops(task, config, specs)
 
 
 def train_tasks(
@@ -105,7 +93,7 @@ def train_tasks(
     `specs` are those of every task, or one sequence for each task, all of one length. On an accelerator tasks of one
     shape train side by side; elsewhere one after the other.
     """
-    each = _members_of(tasks, specs)
+    each = _specs_of(tasks, specs)
     if device == "cpu" or not are_alike(tasks, config):
         return [
             train_stack(task, config, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
@@ -115,7 +103,7 @@ def train_tasks(
     return [trained[start : start + len(each[0])] for start in range(0, len(trained), len(each[0]))]
 
 
-def _members_of(
+def _specs_of(
     tasks: Sequence[Task], specs: Sequence[NetworkSpec] | Sequence[Sequence[NetworkSpec]]
 ) -> list[list[NetworkSpec]]:
     """The specs of each task."""
@@ -137,23 +125,24 @@ def run_engine(
 ) -> list[TrainedNetwork]:
     """Drive an engine epoch by epoch until every network has stopped."""
     runs = [_Run(spec, config, held_out=task.validation is not None) for spec in specs]
-    active = list(range(len(runs)))
+    training = list(runs)
     epoch = 0
-    while active and epoch < config.max_epochs:
-        figures = engine.run_epochs(_epochs_at_once(epoch, task, config))
-        validation = engine.validate() if task.validation is not None else None
-        for report in figures:
-            epoch += 1
-            for position, index in enumerate(active):
-                runs[index].record(epoch, engine, position, report, validation)
-        if progress is not None:
-            progress(_report(epoch, config, figures[-1], validation))
-        going = [position for position, index in enumerate(active) if not runs[index].stopped]
-        if 0 < len(going) < len(active):
-            engine.retain(going)
-        active = [active[position] for position in going]
-    for position, index in enumerate(active):
-        runs[index].finish(engine, position)
+    with one_thread():
+        while training and epoch < config.max_epochs:
+            figures = engine.run_epochs(_epochs_at_once(epoch, task, config))
+            validation = engine.validate() if task.validation is not None else None
+            for report in figures:
+                epoch += 1
+                for index, run in enumerate(training):
+                    run.record(epoch, engine, index, report, validation)
+            if progress is not None:
+                progress(_report(epoch, config, figures[-1], validation))
+            left = [index for index, run in enumerate(training) if not run.stopped]
+            if 0 < len(left) < len(training):
+                engine.retain(left)
+            training = [training[index] for index in left]
+        for index, run in enumerate(training):
+            run.finish(engine, index)
     return [run.result() for run in runs]
 
 
@@ -182,17 +171,17 @@ class _Run:
     stopped: bool = False
 
     def record(
-        self, epoch: int, engine: Engine, position: int, figures: EpochFigures, validation: ValidationFigures | None
+        self, epoch: int, engine: Engine, index: int, figures: EpochFigures, validation: ValidationFigures | None
     ) -> None:
-        """Take in one epoch: note the figures, keep the weights if they are the best, decide whether to stop."""
-        loss, distance = float(figures.source_loss[position]), float(figures.distance[position])
-        held_out = 0.0 if validation is None else float(validation.loss[position])
+        """Take in one epoch: record the figures, keep the weights if they are the best, decide whether to stop."""
+        loss, distance = float(figures.source_loss[index]), float(figures.distance[index])
+        held_out = 0.0 if validation is None else float(validation.loss[index])
         self._refuse_divergence(epoch, {"source loss": loss, "distance": distance, "validation loss": held_out})
         self.history.source_loss.append(loss)
         self.history.distance.append(distance)
         watched, score = loss + self.spec.weight * distance, (0.0, float(epoch))
         if validation is not None:
-            watched, accuracy = held_out, float(validation.accuracy[position])
+            watched, accuracy = held_out, float(validation.accuracy[index])
             self.history.validation_loss.append(watched)
             if math.isnan(accuracy):  # Without classes the loss alone says which epoch is the best.
                 score = (0.0, -watched)
@@ -200,26 +189,26 @@ class _Run:
                 self.history.validation_accuracy.append(accuracy)
                 score = (accuracy, -watched)
         if self.config.keep == "best" and self.held_out and score > self.best_score:
-            self.best_score, self.best_epoch, self.layers = score, epoch, engine.layers(position)
+            self.best_score, self.best_epoch, self.layers = score, epoch, engine.layers(index)
         if self.config.snapshot_every and epoch % self.config.snapshot_every == 0:
-            self.snapshots[epoch] = engine.layers(position)
+            self.snapshots[epoch] = engine.layers(index)
         if watched < self.lowest_loss:
             self.lowest_loss, self.lowest_epoch = watched, epoch
         patience = self.config.patience
         if patience is not None and epoch - self.lowest_epoch >= patience:
             self.stopped = True
-            self.finish(engine, position)
+            self.finish(engine, index)
 
-    def finish(self, engine: Engine, position: int) -> None:
+    def finish(self, engine: Engine, index: int) -> None:
         """Keep the last weights where no better ones were kept."""
         if self.layers is None:
-            self.layers, self.best_epoch = engine.layers(position), len(self.history.source_loss)
+            self.layers, self.best_epoch = engine.layers(index), len(self.history.source_loss)
 
     def result(self) -> TrainedNetwork:
         assert self.layers is not None  # noqa: S101  (finish was called)
         n_epochs = len(self.history.source_loss)
-        snapshots = {epoch: _as_arrays(layers) for epoch, layers in self.snapshots.items()}
-        layers = _as_arrays(self.layers)
+        snapshots = {epoch: as_arrays(layers) for epoch, layers in self.snapshots.items()}
+        layers = as_arrays(self.layers)
         # No loss has seen the last step.
         largest = max(float(np.abs(part).max(initial=0.0)) for layer in layers for part in layer)
         self._refuse_divergence(self.best_epoch, {"largest weight": largest})
@@ -235,8 +224,8 @@ class _Run:
                 )
 
 
-def _as_arrays(layers: Sequence[Layer]) -> list[Layer]:
-    """Weights as arrays; an engine on an accelerator leaves them there until the end."""
+def as_arrays(layers: Sequence[Layer]) -> list[Layer]:
+    """Return weights as arrays; an engine on an accelerator leaves them there until the end."""
     return [Layer(*(part.cpu().numpy() if isinstance(part, Tensor) else part for part in layer)) for layer in layers]
 
 

@@ -1,31 +1,25 @@
-"""The batched engine: the weights of all networks stacked, every update one batched product (Algorithm 1).
+"""Training with torch: the weights of all networks stacked, gradients by autograd (Algorithm 1).
 
-Made for GPUs and for anything unusual (any callable distance, several hidden layers); gradients by autograd.
-
-The distance term of Eq. (24) for a stack: one value per network, each with its own distance.
-
-Networks that use a distance of this library are computed together; any other callable is called network by network.
+For accelerators and for anything unusual: any callable distance, several hidden layers, continuous targets.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
-from functools import partial
-from typing import TypeAlias
+from itertools import chain
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from momentalign.discrepancies.base import DistanceLoss, Stacked, StackedDomains, stack_key
-from momentalign.discrepancies.domain_pairs import average_over_pairs
 from momentalign.errors import InvalidInputError
-from momentalign.networks.shallow import Layer, Matrix
+from momentalign.networks.shallow import Layer, Matrix, activations, outputs
 from momentalign.training.config import (
-    Distance,
     EpochFigures,
     LossName,
     NetworkSpec,
@@ -36,161 +30,158 @@ from momentalign.training.config import (
     ValidationFigures,
     domain_sizes,
 )
+from momentalign.training.stack_distance import StackDistance, own_distances, stack_weights
 
 __all__ = [
     "HUBER_DELTA",
+    "Batch",
     "BatchedEngine",
-    "RowReader",
-    "StackDistance",
+    "TorchEngine",
     "absolute_error",
     "cross_entropy",
     "huber_error",
     "make_optimizer",
     "one_thread",
     "open_device",
-    "own_distances",
+    "own_settings",
     "squared_error",
-    "stack_weights",
 ]
 
-
-StackWeights: TypeAlias = Mapping[type, Sequence[Tensor]]
-
-
-class StackDistance:
-    """Distances (stack,) of stacked activations (stack, rows, width).
-
-    `weights` are those of :func:`stack_weights`, which the distances train along with the networks.
-    """
-
-    def __init__(self, specs: Sequence[NetworkSpec], weights: StackWeights | None = None) -> None:
-        together: dict[object, list[int]] = {}
-        for index, spec in enumerate(specs):
-            if spec.distance is not None and spec.weight:
-                domain_weights = spec.domain_weights
-                numbers = domain_weights if isinstance(domain_weights, str) else tuple(domain_weights)
-                key = (stack_key(spec.distance) or index, spec.between, numbers)
-                together.setdefault(key, []).append(index)
-        self._groups = [_Group(specs, indices, weights or {}) for indices in together.values()]
-
-    @property
-    def needed(self) -> bool:
-        """Whether any network has a distance at all."""
-        return bool(self._groups)
-
-    def __call__(
-        self, source: Tensor, target: Tensor, sizes: tuple[Sequence[int], Sequence[int]] | None = None
-    ) -> Tensor:
-        """Return one distance per network; zero for a network without.
-
-        `sizes` are the numbers of rows of each source and of each target, one after the other in the batches, where
-        there are several.
-        """
-        values = source.new_zeros(source.shape[0])
-        for group in self._groups:
-            if len(group.indices) == source.shape[0]:
-                return group.distances(source, target, sizes, None)
-            chosen = group.chosen(source.device)
-            parts = source.index_select(0, chosen), target.index_select(0, chosen)
-            values = values.index_put((chosen,), group.distances(*parts, sizes, chosen))
-        return values
-
-
-class _Group:
-    """Networks of a stack whose distances are computed together, and what is compared where domains are several."""
-
-    def __init__(self, specs: Sequence[NetworkSpec], indices: list[int], weights: StackWeights) -> None:
-        own = [specs[index] for index in indices]
-        losses = [spec.distance for spec in own]
-        first, between, domain_weights = losses[0], own[0].between, own[0].domain_weights
-        self.indices = indices
-        self._chosen: Tensor | None = None
-        self._weights: Sequence[Tensor] = ()
-        self._stacked: Stacked
-        self._for_domains: StackedDomains
-        if isinstance(first, DistanceLoss) and stack_key(first) is not None:
-            self._weights = weights.get(type(first), ())
-            self._stacked = first.stack(losses)
-            self._for_domains = first.for_domains(losses, between, domain_weights)
-        else:
-            assert first is not None  # noqa: S101  (networks without a distance are in no group)
-            self._stacked = partial(_call, first)
-            self._for_domains = average_over_pairs(self._stacked, between, domain_weights, repr(first))
-
-    def chosen(self, device: torch.device) -> Tensor:
-        """Return the indices as a tensor, put on the device once: a recorded epoch may not copy from the host."""
-        if self._chosen is None:
-            self._chosen = torch.tensor(self.indices, device=device)
-        return self._chosen
-
-    def distances(
-        self,
-        source: Tensor,
-        target: Tensor,
-        sizes: tuple[Sequence[int], Sequence[int]] | None,
-        chosen: Tensor | None,
-    ) -> Tensor:
-        """Return the distances of the networks of this group, whose activations are given."""
-        weights = self._weights if chosen is None else [part.index_select(0, chosen) for part in self._weights]
-        if sizes is None:
-            return self._stacked(source, target, *weights)
-        return self._for_domains(
-            torch.split(source, list(sizes[0]), -2), torch.split(target, list(sizes[1]), -2), *weights
-        )
-
-
-def own_distances(specs: Sequence[NetworkSpec]) -> list[NetworkSpec]:
-    """Return the networks with copies of the distances that are called one by one: some learn from what they are given.
-
-    So a network in a stack is the network alone, and training changes no object of the caller's.
-    """
-    return [
-        replace(spec, distance=copy.deepcopy(spec.distance))
-        if isinstance(spec.distance, nn.Module) and stack_key(spec.distance) is None
-        else spec
-        for spec in specs
-    ]
-
-
-def stack_weights(
-    specs: Sequence[NetworkSpec], width: int, *, dtype: torch.dtype, device: torch.device
-) -> dict[type, list[Tensor]]:
-    """Return the weights that the distances of a stack train, by the class of the distance; all start from zero.
-
-    Every network has some, also one that does not use them. They are those of no loss object, whatever its state.
-    """
-    kinds = {type(spec.distance): spec.distance for spec in specs if isinstance(spec.distance, DistanceLoss)}
-    shapes = {kind: distance.stack_weights(width) for kind, distance in kinds.items()}
-    return {
-        kind: [torch.zeros(len(specs), *shape, dtype=dtype, device=device, requires_grad=True) for shape in own]
-        for kind, own in shapes.items()
-        if own
-    }
-
-
-def _call(distance: Distance, source: Tensor, target: Tensor) -> Tensor:
-    if isinstance(distance, nn.Module) and any(True for _ in distance.parameters()):
-        raise InvalidInputError(
-            f"discrepancy {type(distance).__name__} has weights of its own, which a stack does not train; use "
-            '"dann" or AdversarialLoss without hidden layers, or train with your own loop.'
-        )
-    value = distance(source[0], target[0])
-    attached = isinstance(value, Tensor) and (value.requires_grad or not source.requires_grad)
-    if isinstance(value, Tensor) and value.ndim == 0 and (attached or not torch.is_grad_enabled()):
-        return value[None]
-    shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
-    raise InvalidInputError(
-        "discrepancy must return a scalar torch tensor that depends on the activations it was given, got "
-        f"{type(value).__name__}{shape}; return for instance difference.square().sum()."
-    )
-
-
-# In deviations of the values that are learned: smaller differences count by their square, larger ones by their size.
+# In standard deviations of the targets: smaller errors count by their square, larger ones by their size.
 HUBER_DELTA = 0.25
 
 
-class BatchedEngine:
-    """Trains a stack of networks with torch on any device."""
+class Batch(NamedTuple):
+    """The rows of one update on the device, their labels, and how many rows each source and each target has in it.
+
+    A layout that computes both domains in one product has its target rows behind the source rows in `source`.
+    """
+
+    source: Tensor
+    target: Tensor | None
+    labels: Tensor
+    sizes: tuple[list[int], list[int]] | None = None
+
+
+class TorchEngine:
+    """A stack of networks trained with torch: loss, distance and gradient step; subclasses lay out rows and weights.
+
+    `specs` are those of all networks that are computed, in the order of the values that losses and distances have.
+    """
+
+    _parameters: list[Tensor]
+    _shown: slice | list[int] = slice(None)
+    """Which of the computed networks still train, in order."""
+
+    def __init__(
+        self, config: TrainingConfig, specs: Sequence[NetworkSpec], *, device: str, dtype: torch.dtype | None = None
+    ) -> None:
+        self._device = open_device(device)
+        # Products of stacked and of single networks are rounded differently; in float64 nobody can tell.
+        self._dtype = dtype or (torch.float64 if self._device.type == "cpu" else torch.float32)
+        self._config, self._specs = config, own_distances(specs)
+        self._loss, self._accuracy = LOSSES[config.loss]
+        self._updates = 0
+
+    def _start(self, parameters: list[Tensor]) -> None:
+        """Take over the weights training starts from."""
+        self._parameters = [part.requires_grad_() for part in parameters]
+        width = self._config.hidden[-1]
+        self._of_distances = stack_weights(self._specs, width, dtype=self._dtype, device=self._device)
+        self._optimizer = make_optimizer(self._config.optimizer, [*self._parameters, *self._distance_weights()])
+        self._prepare(self._specs)
+
+    def _prepare(self, specs: Sequence[NetworkSpec]) -> None:
+        """Set what depends on which networks are computed."""
+        self._specs = list(specs)
+        self._distance = StackDistance(self._specs, self._of_distances)
+        self._weights = torch.tensor([spec.weight for spec in self._specs], dtype=self._dtype, device=self._device)
+
+    def _distance_weights(self) -> list[Tensor]:
+        return [part for own in self._of_distances.values() for part in own]
+
+    def run_epoch(self) -> EpochFigures:
+        """Train every network for one epoch."""
+        return self.run_epochs(1)[0]
+
+    def run_epochs(self, count: int) -> list[EpochFigures]:
+        """Train every network for some epochs."""
+        with own_settings(self._device):
+            return [EpochFigures(*self._epoch().double().cpu().numpy()[:, self._shown]) for _ in range(count)]
+
+    def _epoch(self) -> Tensor:
+        """Make the updates of one epoch and return mean losses and distances (2, networks)."""
+        return torch.stack([self._update(batch) for batch in self._batches()]).mean(0)
+
+    def _update(self, batch: Batch) -> Tensor:
+        """Make one gradient step, Eq. (25), and return losses and distances (2, networks) before it."""
+        source, target = self._activations(batch)
+        loss = self._loss(self._outputs(source), batch.labels)
+        distance = torch.zeros_like(loss) if target is None else self._distance(source, target, batch.sizes)
+        self._optimizer.zero_grad()
+        (loss + self._weights * distance).sum().backward()  # type: ignore[no-untyped-call]
+        optimizer = self._config.optimizer
+        for group in self._optimizer.param_groups:
+            group["lr"] = optimizer.rate * (1.0 / (1.0 + optimizer.decay * self._updates))
+        self._optimizer.step()
+        self._updates += 1
+        return torch.stack([loss.detach(), distance.detach()])
+
+    def validate(self) -> ValidationFigures:
+        """Evaluate every network on the held-out source rows."""
+        with own_settings(self._device), torch.no_grad():
+            rows, labels = self._held_out()
+            found = self._outputs(self._hidden(rows))
+            figures = torch.stack([self._loss(found, labels).double(), self._accuracy(found, labels).double()])
+        return ValidationFigures(*figures.cpu().numpy()[:, self._shown])
+
+    def _cut(self, cut: Callable[[int, Tensor], Tensor]) -> None:
+        """Cut weights and the state of the optimizer down; `cut` is given the number of a parameter and its values."""
+        for number, parameter in enumerate((*self._parameters, *self._distance_weights())):
+            state = self._optimizer.state[parameter]
+            for name, value in state.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape:
+                    state[name] = cut(number, value)
+            parameter.data, parameter.grad = cut(number, parameter.data), None
+
+    def _as_layers(self, parts: Sequence[Tensor]) -> list[Layer]:
+        """Copies of weights and biases as layers: arrays, or tensors that stay on an accelerator until the end."""
+        copies: list[Any] = [part.detach().clone() for part in parts]
+        if self._device.type == "cpu":
+            copies = [part.numpy() for part in copies]
+        return [Layer(weight, bias) for weight, bias in zip(copies[::2], copies[1::2], strict=True)]
+
+    def _batches(self) -> Iterable[Batch]:
+        raise NotImplementedError
+
+    def _held_out(self) -> tuple[Tensor, Tensor]:
+        """The held-out rows and their labels."""
+        raise NotImplementedError
+
+    def _activations(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Hidden activations of source and target; None where no network compares them."""
+        raise NotImplementedError
+
+    def _hidden(self, rows: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _outputs(self, hidden: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class EngineState(NamedTuple):
+    """What an engine knows beside the weights of its network: what training takes along to other rows."""
+
+    distance: Any
+    """A distance may have taken its interval from the first rows it saw."""
+    distance_weights: list[Tensor]
+    sums: dict[str, Any]
+    """What the optimizer has summed up."""
+    updates: int
+
+
+class BatchedEngine(TorchEngine):
+    """One task on any device, with any number of hidden layers; the weights of all networks are stacked."""
 
     def __init__(
         self,
@@ -201,115 +192,91 @@ class BatchedEngine:
         device: str = "cpu",
         dtype: torch.dtype | None = None,
     ) -> None:
-        with _own_settings():
-            self._build(task, config, specs, device, dtype)
+        super().__init__(config, specs, device=device, dtype=dtype)
+        with own_settings(self._device):
+            self.take(task)
+            if task.validation is not None and task.validation_labels is not None:
+                self._validation = RowReader(task.validation, self._device, self._dtype)
+                self._validation_labels = torch.as_tensor(task.validation_labels, device=self._device)
+            starts = [spec.start(task, config) for spec in specs]
+            stacked = [
+                Layer(np.stack([part.weight for part in layer]), np.stack([part.bias[None] for part in layer]))
+                for layer in zip(*starts, strict=True)
+            ]
+            self._start([torch.tensor(part, dtype=self._dtype, device=self._device) for part in chain(*stacked)])
 
-    def _build(
-        self, task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], device: str, dtype: torch.dtype | None
-    ) -> None:
-        self._device = open_device(device)
-        if dtype is None:
-            # Products of stacked and of single networks are rounded differently; in float64 nobody can tell.
-            dtype = torch.float64 if self._device.type == "cpu" else torch.float32
-        self._dtype = dtype
-        self._members = own_distances(specs)
-        self._epoch = config.epoch(task)
+    def take(self, task: Task) -> None:
+        """Go on with the rows of this task; what is held out stays."""
+        self._epoch_rows = self._config.epoch(task)
         self._domains = (task.source_domains, task.target_domains) if task.has_several_domains else None
-        self._source = RowReader(task.source, self._device, dtype)
-        self._target = None if task.target is None else RowReader(task.target, self._device, dtype)
-        self._loss, self._accuracy = LOSSES[config.loss]
+        # What was moved last goes before the next is.
+        self._source = self._target = None
+        self._source = RowReader(task.source, self._device, self._dtype)
+        self._target = None if task.target is None else RowReader(task.target, self._device, self._dtype)
         self._labels = torch.as_tensor(task.labels, device=self._device)
-        if task.validation is not None and task.validation_labels is not None:
-            self._validation = RowReader(task.validation, self._device, dtype)
-            self._validation_labels = torch.as_tensor(task.validation_labels, device=self._device)
-            self._validation_rows = np.arange(task.validation.shape[0])
-        starts = [spec.start(task, config) for spec in specs]
-        self._parameters = [
-            torch.tensor(np.stack(values), dtype=dtype, device=self._device, requires_grad=True)
-            for layer in zip(*starts, strict=True)
-            for values in ([part.weight for part in layer], [part.bias[None] for part in layer])
-        ]
-        self._of_distances = stack_weights(specs, config.hidden[-1], dtype=dtype, device=self._device)
-        self._trained = [*self._parameters, *self._distance_weights()]
-        self._optimizer = make_optimizer(config.optimizer, self._trained)
-        self._decay = torch.optim.lr_scheduler.LambdaLR(
-            self._optimizer, lambda update: 1.0 / (1.0 + config.optimizer.decay * update)
-        )
-        self._prepare()
 
-    def _prepare(self) -> None:
-        """Set what depends on which networks are left."""
-        self._distance = StackDistance(self._members if self._target is not None else [], self._of_distances)
-        self._weights = torch.tensor([spec.weight for spec in self._members], dtype=self._dtype, device=self._device)
+    def _batches(self) -> Iterator[Batch]:
+        assert self._source is not None  # noqa: S101  (take has been called)
+        for rows, others in self._epoch_rows:
+            target = None
+            if self._target is not None and others is not None and self._distance.needed:
+                target = self._target(others)
+            labels = self._labels[torch.as_tensor(rows, device=self._device)]
+            yield Batch(self._source(rows), target, labels, self._sizes(rows, others))
 
-    def _distance_weights(self) -> list[Tensor]:
-        return [part for own in self._of_distances.values() for part in own]
-
-    def run_epochs(self, count: int) -> list[EpochFigures]:
-        """Train every network for some epochs."""
-        return [self.run_epoch() for _ in range(count)]
-
-    def run_epoch(self) -> EpochFigures:
-        """Train every network for one epoch."""
-        with _own_settings():
-            figures = torch.stack([self._update(*rows) for rows in self._epoch]).mean(0)
-        source_loss, distance = figures.double().cpu().numpy()
-        return EpochFigures(source_loss, distance)
-
-    def _update(self, source_rows: Rows, target_rows: Rows | None) -> Tensor:
-        """Make one gradient step, Eq. (25), and return losses and distances (2, stack) before it."""
-        source, outputs = self._forward(self._source(source_rows))
-        loss = self._loss(outputs, self._labels[torch.as_tensor(source_rows, device=self._device)])
-        distance = torch.zeros_like(loss)
-        if self._distance.needed and self._target is not None and target_rows is not None:
-            target = self._hidden(self._target(target_rows))
-            distance = self._distance(source, target, self._sizes(source_rows, target_rows))
-        self._optimizer.zero_grad()
-        (loss + self._weights * distance).sum().backward()  # type: ignore[no-untyped-call]
-        self._optimizer.step()
-        self._decay.step()
-        return torch.stack([loss.detach(), distance.detach()])
-
-    def _sizes(self, source_rows: Rows, target_rows: Rows) -> tuple[list[int], list[int]] | None:
+    def _sizes(self, rows: Rows, others: Rows | None) -> tuple[list[int], list[int]] | None:
         """Rows of each source and of each target in a batch; None for one of each."""
-        if self._domains is None:
+        if self._domains is None or others is None:
             return None
-        return domain_sizes(self._domains[0], source_rows), domain_sizes(self._domains[1], target_rows)
+        return domain_sizes(self._domains[0], rows), domain_sizes(self._domains[1], others)
 
-    def validate(self) -> ValidationFigures:
-        """Evaluate every network on the held-out source rows."""
-        with _own_settings(), torch.no_grad():
-            _, outputs = self._forward(self._validation(self._validation_rows))
-            loss = self._loss(outputs, self._validation_labels)
-            accuracy = self._accuracy(outputs, self._validation_labels)
-        return ValidationFigures(loss.double().cpu().numpy(), accuracy.cpu().numpy())
+    def _held_out(self) -> tuple[Tensor, Tensor]:
+        return self._validation(np.arange(len(self._validation_labels))), self._validation_labels
+
+    @property
+    def _layers(self) -> list[Any]:
+        """Weights (networks, inputs, outputs) and biases (networks, 1, outputs)."""
+        return [Layer(*pair) for pair in zip(self._parameters[::2], self._parameters[1::2], strict=True)]  # type: ignore[arg-type]
+
+    def _activations(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        return self._hidden(batch.source), None if batch.target is None else self._hidden(batch.target)
+
+    def _hidden(self, rows: Tensor) -> Tensor:
+        found: Any = activations(self._layers, rows)
+        return cast(Tensor, found)
+
+    def _outputs(self, hidden: Tensor) -> Tensor:
+        found: Any = outputs(self._layers[-1:], hidden)
+        return cast(Tensor, found)
 
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network."""
-        arrays = [parameter[index].detach().cpu().numpy().copy() for parameter in self._parameters]
-        return [Layer(weight, bias[0]) for weight, bias in zip(arrays[::2], arrays[1::2], strict=True)]
+        weights, biases = self._parameters[::2], self._parameters[1::2]
+        return self._as_layers(
+            [part for weight, bias in zip(weights, biases, strict=True) for part in (weight[index], bias[index, 0])]
+        )
 
     def retain(self, indices: Sequence[int]) -> None:
         """Go on with these networks only; the optimizer's state is cut along with the weights."""
         chosen = torch.tensor(indices, device=self._device)
-        self._members = [self._members[index] for index in indices]
-        for parameter in self._trained:
-            state = self._optimizer.state[parameter]
-            for name, value in state.items():
-                if isinstance(value, Tensor) and value.shape == parameter.shape:
-                    state[name] = value[chosen]
-            parameter.data = parameter.data[chosen]
-            parameter.grad = None
-        self._prepare()
+        self._cut(lambda _, values: values[chosen])
+        self._prepare([self._specs[index] for index in indices])
 
-    def _hidden(self, rows: Tensor) -> Tensor:
-        for weight, bias in zip(self._parameters[:-2:2], self._parameters[1:-2:2], strict=True):
-            rows = torch.sigmoid(torch.matmul(rows, weight) + bias)
-        return rows
+    def state(self) -> EngineState:
+        """Return a copy of all that is no weight of the only network."""
+        weights = [part.detach().clone() for part in self._distance_weights()]
+        sums = deepcopy(self._optimizer.state_dict()["state"])
+        return EngineState(self._specs[0].distance, weights, sums, self._updates)
 
-    def _forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        hidden = self._hidden(rows)
-        return hidden, torch.matmul(hidden, self._parameters[-2]) + self._parameters[-1]
+    def restore(self, state: EngineState) -> None:
+        """Take over a copy of what :meth:`state` returned."""
+        self._prepare(own_distances([replace(self._specs[0], distance=state.distance)]))
+        for part, value in zip(self._distance_weights(), state.distance_weights, strict=True):
+            part.data.copy_(value)
+        # The learning rate is that of now: only what was summed up goes on.
+        groups = self._optimizer.state_dict()["param_groups"]
+        self._optimizer.load_state_dict({"state": deepcopy(state.sums), "param_groups": groups})
+        self._updates = state.updates
 
 
 class RowReader:
@@ -325,13 +292,9 @@ class RowReader:
         if self._dense is None:
             assert self._sparse is not None  # noqa: S101
             return torch.tensor(self._sparse[rows].toarray(), dtype=self._dtype, device=self._device)
-        if len(rows) == len(self._dense) and _in_order(rows):
+        if len(rows) == len(self._dense) and rows[0] == 0 and (np.diff(rows) == 1).all():
             return self._dense
         return self._dense[torch.as_tensor(rows, device=self._device)]
-
-
-def _in_order(rows: Rows) -> bool:
-    return bool(rows[0] == 0 and (np.diff(rows) == 1).all())
 
 
 def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -343,23 +306,23 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs.logsumexp(-1) - chosen).mean(-1)
 
 
-def squared_error(outputs: Tensor, values: Tensor) -> Tensor:
-    """Mean squared difference of outputs (stack, rows, outputs) from values (rows, outputs), one mean per network."""
-    return (outputs - values).square().mean((-2, -1))
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean squared error of outputs (stack, rows, outputs) against targets (rows, outputs), one mean per network."""
+    return (outputs - targets).square().mean((-2, -1))
 
 
-def absolute_error(outputs: Tensor, values: Tensor) -> Tensor:
-    """Mean size of the differences of outputs (stack, rows, outputs) from values (rows, outputs)."""
-    return (outputs - values).abs().mean((-2, -1))
+def absolute_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Mean absolute error of outputs (stack, rows, outputs) against targets (rows, outputs), one mean per network."""
+    return (outputs - targets).abs().mean((-2, -1))
 
 
-def huber_error(outputs: Tensor, values: Tensor) -> Tensor:
-    r"""Mean of Huber's function of the differences of outputs (stack, rows, outputs) from values (rows, outputs).
+def huber_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    r"""Mean of Huber's function of the errors of outputs (stack, rows, outputs) against targets (rows, outputs).
 
     It is :math:`r^2` for :math:`|r| \le \delta` and :math:`\delta (2 |r| - \delta)` beyond, with :math:`\delta` =
     ``HUBER_DELTA``: the squared difference with a slope that stops growing (Huber 1964, twice his function).
     """
-    size = (outputs - values).abs()
+    size = (outputs - targets).abs()
     within = size.clamp(max=HUBER_DELTA)
     return (within * (2.0 * size - within)).mean((-2, -1))
 
@@ -368,7 +331,7 @@ def _accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs.argmax(-1) == labels).double().mean(-1)
 
 
-def _no_accuracy(outputs: Tensor, values: Tensor) -> Tensor:  # noqa: ARG001
+def _no_accuracy(outputs: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG001
     return outputs.new_full(outputs.shape[:1], torch.nan)
 
 
@@ -406,21 +369,54 @@ def open_device(name: str) -> torch.device:
 
 
 @contextmanager
-def _own_settings() -> Iterator[None]:
+def own_settings(device: torch.device) -> Iterator[None]:
     """Train the same whatever the caller has set: gradients on, no autocast, one thread; all is put back after."""
-    with torch.inference_mode(False), torch.enable_grad(), torch.autocast("cpu", enabled=False), one_thread():
+    with (
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast(device.type, enabled=False),
+        one_thread(),
+    ):
         yield
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute with one thread: the number of threads would change float32 weights in the third digit."""
+    """Compute with one thread: the number of threads would change float32 weights in the third digit.
+
+    That of other threads stays as it is, also of those that start meanwhile.
+    """
     threads = torch.get_num_threads()
     if threads == 1:
         yield
         return
-    torch.set_num_threads(1)
+    _set_own_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        _set_own_threads(threads)
+
+
+def _set_own_threads(number: int) -> None:
+    """Set the number of threads of this thread alone.
+
+    torch keeps a number for each thread, and one that a thread takes over at its first computation; setting the first
+    sets the second. A thread that has taken it over puts it back.
+    """
+    known, changed = threading.Event(), threading.Event()
+
+    def put_back() -> None:
+        taken_over = torch.get_num_threads()
+        known.set()
+        changed.wait()
+        torch.set_num_threads(taken_over)
+
+    keeper = threading.Thread(target=put_back, daemon=True)
+    keeper.start()
+    try:
+        known.wait()
+        torch.set_num_threads(number)
+    finally:
+        changed.set()
+        keeper.join()
