@@ -11,7 +11,7 @@ import momentalign as ma
 from momentalign.discrepancies._cpu import CPUBackend
 from momentalign.discrepancies.central_moment import stacked_terms
 from momentalign.moments.sample import guarded_norm, guarded_root
-from momentalign.training.distance_loops import CMD, add_distance
+from momentalign.training.distance_loops import Compared, Objective, marginal_terms
 
 DTYPES = [torch.float32, torch.float64]
 CROSS = [1, 2, 3]
@@ -159,8 +159,10 @@ def _joined(source, target):
 
 def _trained(source, target):
     hidden = torch.cat([source, target]).float().numpy()
-    gradient = np.empty_like(hidden)
-    return add_distance(hidden, len(source), len(hidden), 2, CMD, 1.0, 5, 1.0, 1.0, gradient)
+    objective, unused = Objective(1.0, 5, 1.0, 1.0, 0, 0, np.zeros(0)), np.zeros(2, np.float32)
+    compared = Compared(hidden, np.empty_like(hidden), len(source), 2, np.zeros(1, int), 1, *[unused] * 4)
+    _, _, terms = marginal_terms(objective, compared, np.ones(5))
+    return terms[5]
 
 
 PATHS = {

@@ -27,7 +27,7 @@ from momentalign.moments.loops import (
 )
 from momentalign.training.kernels import MATRIX, VECTOR, kernel, named_tuple
 
-__all__ = ["BETWEEN", "DISTANCES", "WEIGHTINGS", "Compared", "Objective", "dot"]
+__all__ = ["BETWEEN", "DISTANCES", "WEIGHTINGS", "Compared", "Objective", "dot", "marginal_terms"]
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 
@@ -128,7 +128,7 @@ def no_distance(objective: Objective, compared: Compared) -> float:  # noqa: ARG
 def cmd(objective: Objective, compared: Compared) -> float:
     """The CMD, Eq. (23)."""
     weights = np.full(objective.order, objective.weight)
-    _, _, terms = _marginal_terms(objective, compared, weights)
+    _, _, terms = marginal_terms(objective, compared, weights)
     return float(terms[objective.order])
 
 
@@ -138,7 +138,7 @@ def cv_cmd(objective: Objective, compared: Compared) -> float:
     order, scale = objective.order, objective.scale
     weights = np.full(order, objective.weight)
     weights[1] = 0.0
-    shifts, moments, terms = _marginal_terms(objective, compared, weights)
+    shifts, moments, terms = marginal_terms(objective, compared, weights)
     source, target = compared.hidden[: compared.source], compared.hidden[compared.source :]
     terms[1] = cross_variance_term(
         source, target, shifts, moments, scale, FLOAT32_EPSILON, objective.weight, compared.delta
@@ -147,7 +147,7 @@ def cv_cmd(objective: Objective, compared: Compared) -> float:
 
 
 @compiled
-def _marginal_terms(objective: Objective, compared: Compared, weights: Array) -> tuple[Array, Array, Array]:
+def marginal_terms(objective: Objective, compared: Compared, weights: Array) -> tuple[Array, Array, Array]:
     """Return shifts, moments and the terms of the CMD, their sum last; write the gradient of the weighted terms."""
     hidden, delta, n = compared.hidden, compared.delta, compared.source
     order, scale, units = objective.order, objective.scale, compared.hidden.shape[1]
