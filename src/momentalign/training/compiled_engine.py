@@ -34,6 +34,7 @@ from momentalign.training.config import (
 )
 from momentalign.training.distance_loops import BETWEEN, DISTANCES, WEIGHTINGS, Objective
 from momentalign.training.kernels import entry_point
+from momentalign.training.target_loss import epochs_between_shares
 
 __all__ = ["CompiledEngine", "CompiledTask", "compile_loops", "heard_between_passes", "is_compilable"]
 
@@ -212,15 +213,35 @@ class _Network:
         weights.bottom[:, :units], weights.bias[:units] = bottom
         weights.top[:, :units], weights.top_bias[:] = top.weight.T, top.bias
         self._objective, self._compares, self._rule = objective.numbers, objective.kind is not None, _rule(config)
-        self._kernels = _kernels(objective.kind, config, is_sparse=is_sparse)
+        self._kernels = _kernels(objective.kind, config, is_sparse=is_sparse, sharpens=spec.sharpen > 0.0)
+        self._sharpen, self._shares = float(spec.sharpen), np.ones(len(top.bias))
         self._updates = 0
         self._run: Callable[..., int] | None = None
         self._evaluate: Callable[..., tuple[float, float]] | None = None
 
     def run_epochs(self, task: CompiledTask, count: int) -> NDArray[np.float64]:
         """Train for some epochs and return source losses and distances, (count, 2)."""
+        if not self._sharpen:
+            return self._run_epochs(task, count)
+        updates = len(task.batches.sources)
+        every, figures = epochs_between_shares(updates), []
+        while count:
+            passed = self._updates // updates % every
+            if passed == 0:
+                self._look_up_shares(task)
+            figures.append(self._run_epochs(task, min(count, every - passed)))
+            count -= len(figures[-1])
+        return np.concatenate(figures)
+
+    def _look_up_shares(self, task: CompiledTask) -> None:
+        """Take the class shares that the network predicts for the target rows of an epoch."""
+        weights, units = self.arrays.weights, self.arrays.units
+        arguments = task.rows, task.batches, weights, units, self._kernels.forward, self._shares
+        entry_point(loops.target_shares, *arguments)(*arguments)
+
+    def _run_epochs(self, task: CompiledTask, count: int) -> NDArray[np.float64]:
         figures = np.empty((count, 2))
-        setting = self._objective, self._compares, self._rule, self._kernels
+        setting = self._objective, self._compares, self._sharpen, self._shares, self._rule, self._kernels
         arguments = task.rows, task.batches, self.arrays, *setting, self._updates, figures
         if self._run is None:
             self._run = entry_point(loops.run_epochs, *arguments)
@@ -269,7 +290,7 @@ def _before_classifier(weights: loops.Weights) -> int:
     return int(weights.flat.size - _filled_up(weights.classifier.size) - _filled_up(1))
 
 
-def _kernels(kind: str | None, config: TrainingConfig, *, is_sparse: bool) -> loops.Kernels:
+def _kernels(kind: str | None, config: TrainingConfig, *, is_sparse: bool, sharpens: bool) -> loops.Kernels:
     """What the loops are given; compiled here where it is not yet."""
     if not is_sparse:
         forward, descend = loops.forward_dense, loops.descend_dense
@@ -277,7 +298,8 @@ def _kernels(kind: str | None, config: TrainingConfig, *, is_sparse: bool) -> lo
         forward, descend = loops.forward_sparse, loops.descend_adagrad_sparse
     else:
         forward, descend = loops.forward_sparse, loops.descend_sparse
-    return loops.Kernels(forward.compiled, DISTANCES[kind].compiled, descend.compiled)
+    sharpen = loops.sharpening if sharpens else loops.no_sharpening
+    return loops.Kernels(forward.compiled, DISTANCES[kind].compiled, descend.compiled, sharpen.compiled)
 
 
 def _is_mostly_zero(rows: Matrix) -> bool:
@@ -323,6 +345,7 @@ class _Loops(NamedTuple):
     distance: str | None
     optimizer: str
     held_out: bool
+    sharpens: bool
 
 
 # Those that have run in this process.
@@ -335,7 +358,7 @@ def compile_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpe
     missing = {}
     for spec in specs:
         kind = _known_objective(task, spec).kind
-        missing[_Loops(is_sparse, kind, config.optimizer.name, held_out)] = spec
+        missing[_Loops(is_sparse, kind, config.optimizer.name, held_out, spec.sharpen > 0.0)] = spec
     missing = {needed: spec for needed, spec in missing.items() if needed not in _READY}
     if not missing:
         return

@@ -287,6 +287,9 @@ class NetworkSpec:
 
     `between` and `domain_weights` say what is compared where the task has several sources or targets, see
     :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`.
+
+    `sharpen`, the weight of :func:`~momentalign.training.target_loss.target_loss`, adds a second phase, see
+    :func:`~momentalign.training.stack.train_stack`.
     """
 
     seed: int
@@ -295,6 +298,7 @@ class NetworkSpec:
     initial: Sequence[Layer] | None = None
     between: Between = "pooled"
     domain_weights: DomainWeights = "equal"
+    sharpen: float = 0.0
 
     def start(self, task: Task, config: TrainingConfig) -> Sequence[Layer]:
         """Return the weights training starts from."""

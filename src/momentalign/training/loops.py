@@ -20,6 +20,7 @@ from numba import types
 from momentalign.moments.loops import compiled
 from momentalign.training.distance_loops import ONE, Compared, dot
 from momentalign.training.kernels import MATRIX, VECTOR, kernel, named_tuple
+from momentalign.training.target_loss import FEWEST
 
 __all__ = [
     "RULES",
@@ -28,6 +29,7 @@ __all__ = [
     "Kernels",
     "Network",
     "Rule",
+    "Sharpened",
     "SparseRows",
     "Weights",
     "descend_adagrad_sparse",
@@ -36,8 +38,11 @@ __all__ = [
     "evaluate",
     "forward_dense",
     "forward_sparse",
+    "no_sharpening",
     "nonzeros",
     "run_epochs",
+    "sharpening",
+    "target_shares",
 ]
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
@@ -48,6 +53,7 @@ ADAGRAD, ADADELTA, SGD, ADAM = RULES.values()
 EPSILON = np.float32(1e-8)
 RHO = np.float32(0.95)
 BETA_1, BETA_2 = 0.9, 0.999
+TINY = 1e-30
 
 
 class DenseRows(NamedTuple):
@@ -127,6 +133,29 @@ class Rule(NamedTuple):
     decay: float
 
 
+class Sharpened(NamedTuple):
+    """What the loss on target predictions is computed from, and where its gradients go.
+
+    Attributes
+    ----------
+    weight, shares
+        The weight of the loss, and the class shares.
+    hidden, delta
+        Activations of target rows (rows, units), and their gradients.
+    top, top_bias, top_gradient, top_bias_gradient
+        The top layer of the network.
+    """
+
+    weight: float
+    shares: Array
+    hidden: Array
+    delta: Array
+    top: Array
+    top_bias: Array
+    top_gradient: Array
+    top_bias_gradient: Array
+
+
 class Kernels(NamedTuple):
     """Addresses of what a fit needs.
 
@@ -138,11 +167,14 @@ class Kernels(NamedTuple):
         Returns a distance and writes its gradient, see :mod:`~momentalign.training.distance_loops`.
     descend
         Computes the gradient of the bottom weights, or updates them at once.
+    sharpen
+        Adds the gradient of the loss on target predictions.
     """
 
     forward: Any
     distance: Any
     descend: Any
+    sharpen: Any
 
 
 DENSE = named_tuple(DenseRows, types.Array(types.float32, 2, "C"))
@@ -157,6 +189,8 @@ SPARSE = named_tuple(
 )
 WEIGHTS = named_tuple(Weights, VECTOR, MATRIX, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
 NETWORK = named_tuple(Network, WEIGHTS, WEIGHTS, WEIGHTS, WEIGHTS, types.int64, types.int64)
+SHARES = types.Array(types.float64, 1, "C")
+SHARPENED = named_tuple(Sharpened, types.float64, SHARES, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR)
 RULE = named_tuple(Rule, types.int64, types.float64, types.float64, types.float64)
 
 
@@ -167,6 +201,8 @@ def run_epochs(
     network: Network,
     objective: Any,
     compares: bool,
+    sharpen: float,
+    shares: Array,
     rule: Rule,
     kernels: Kernels,
     updates: int,
@@ -174,8 +210,8 @@ def run_epochs(
 ) -> int:
     """Train one network in place, an epoch per row of `figures` (epochs, 2), and return the updates made so far.
 
-    Mean source losses and mean distances are written to `figures`. Without a distance the target rows have no part in
-    an update, which `compares` says.
+    Mean source losses and mean distances are written to `figures`. Without a distance, which `compares` says, and
+    where nothing is sharpened the target rows have no part in an update.
     """
     weights, gradient, first, second, active, used = network
     count, units = batches.sources.shape[0], weights.bias.shape[0]
@@ -187,13 +223,13 @@ def run_epochs(
         total_loss, total_distance = 0.0, 0.0
         for b in range(count):
             start, source = batches.starts[b], batches.sources[b]
-            size = batches.starts[b + 1] - start if compares else source
+            size = batches.starts[b + 1] - start if compares or sharpen > 0.0 else source
             hidden, delta = all_hidden[:size], all_delta[:size]
             kernels.forward(rows, start, weights.bottom, weights.bias, hidden)
             sigmoid(hidden, active)
             for i in range(gradient.bottom.size, used):
                 gradient.flat[i] = 0.0
-            if size > source:
+            if compares and size > source:
                 compared = Compared(
                     hidden,
                     delta,
@@ -213,6 +249,18 @@ def run_epochs(
             total_loss += cross_entropy(
                 hidden, labels, weights.top, weights.top_bias, delta, gradient.top, gradient.top_bias
             )
+            if size > source:
+                of_target = Sharpened(
+                    sharpen,
+                    shares,
+                    hidden[source:],
+                    delta[source:],
+                    weights.top,
+                    weights.top_bias,
+                    gradient.top,
+                    gradient.top_bias,
+                )
+                kernels.sharpen(of_target)
             through_sigmoid(hidden, delta, gradient.bias)
             updates += 1
             begin = kernels.descend(rows, b, start, delta, network, rule, updates)
@@ -226,6 +274,25 @@ def run_epochs(
             )
         figures[epoch, 0], figures[epoch, 1] = total_loss / count, total_distance / count
     return updates
+
+
+@compiled
+def target_shares(rows: Any, batches: Batches, weights: Weights, active: int, forward: Any, shares: Array) -> None:
+    """Fill `shares` with the mean probability of each class over the target rows of all batches."""
+    outputs, total = np.empty(shares.shape[0], np.float32), 0
+    shares[:] = 0.0
+    for b in range(batches.sources.shape[0]):
+        first, end = batches.starts[b] + batches.sources[b], batches.starts[b + 1]
+        hidden = np.empty((end - first, weights.bias.shape[0]), np.float32)
+        forward(rows, first, weights.bottom, weights.bias, hidden)
+        sigmoid(hidden, active)
+        for i in range(hidden.shape[0]):
+            _, normalizer = _outputs(hidden[i], weights.top, weights.top_bias, outputs)
+            for k in range(shares.shape[0]):
+                shares[k] += math.exp(outputs[k] - normalizer)
+        total += hidden.shape[0]
+    for k in range(shares.shape[0]):
+        shares[k] /= total
 
 
 @compiled
@@ -369,6 +436,41 @@ def _outputs(activation: Array, top: Array, top_bias: Array, outputs: Array) -> 
     for k in range(classes):
         total += math.exp(outputs[k] - peak)
     return best, peak + math.log(total)
+
+
+@kernel(types.void(SHARPENED))
+def no_sharpening(part: Sharpened) -> None:
+    """Stand in where nothing is sharpened."""
+
+
+@kernel(types.void(SHARPENED))
+def sharpening(part: Sharpened) -> None:
+    """Add the gradients of :func:`~momentalign.training.target_loss.target_loss`, weighted."""
+    rows, units, classes = part.hidden.shape[0], part.hidden.shape[1], part.top.shape[0]
+    outputs, logarithms, mean = np.empty(classes, np.float32), np.empty((rows, classes)), np.zeros(classes)
+    for i in range(rows):
+        _, normalizer = _outputs(part.hidden[i], part.top, part.top_bias, outputs)
+        for k in range(classes):
+            logarithms[i, k] = outputs[k] - normalizer
+            mean[k] += math.exp(logarithms[i, k]) / rows
+    slopes = np.empty(classes)
+    for k in range(classes):
+        slopes[k] = math.log(max(mean[k], TINY)) - math.log(max(part.shares[k], FEWEST))
+    for i in range(rows):
+        entropy, slope = 0.0, 0.0
+        for k in range(classes):
+            probability = math.exp(logarithms[i, k])
+            entropy -= probability * logarithms[i, k]
+            slope += probability * slopes[k]
+        activation, out = part.hidden[i], part.delta[i]
+        for k in range(classes):
+            change = slopes[k] - slope - logarithms[i, k] - entropy
+            error = np.float32(part.weight / rows * math.exp(logarithms[i, k]) * change)
+            part.top_bias_gradient[k] += error
+            line, gradient = part.top[k], part.top_gradient[k]
+            for u in range(units):
+                out[u] += error * line[u]
+                gradient[u] += error * activation[u]
 
 
 @compiled

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -50,6 +50,10 @@ def train_stack(
 ) -> list[TrainedNetwork]:
     """Train one network per spec and return them in order.
 
+    A network with `sharpen` has a second phase, in which the loss on unlabelled target predictions is added
+    (:mod:`momentalign.training.target_loss`). It begins where early stopping ends the first one, from its best weights,
+    and is as long; without early stopping at half of the epochs. Its last weights are kept.
+
     Parameters
     ----------
     task, config, specs
@@ -63,6 +67,45 @@ def train_stack(
     """
     if not specs:
         raise InvalidInputError("a stack needs at least one spec; give one NetworkSpec per network.")
+
+    def train(config: TrainingConfig, own: Sequence[NetworkSpec]) -> list[TrainedNetwork]:
+        return _train_phase(task, config, own, device=device, n_jobs=n_jobs, progress=progress)
+
+    if task.target is None or not any(spec.sharpen for spec in specs):
+        return train(config, [replace(spec, sharpen=0.0) if spec.sharpen else spec for spec in specs])
+    trained: dict[int, TrainedNetwork] = {}
+    plain = [index for index, spec in enumerate(specs) if not spec.sharpen]
+    if plain:
+        trained.update(zip(plain, train(config, [specs[index] for index in plain]), strict=True))
+    sharpened = [index for index, spec in enumerate(specs) if spec.sharpen]
+    first = config if config.patience is not None else replace(config, max_epochs=(config.max_epochs + 1) // 2)
+    started = train(first, [replace(specs[index], sharpen=0.0) for index in sharpened])
+    for index, network in zip(sharpened, started, strict=True):
+        length = network.n_epochs if config.patience is not None else max(1, config.max_epochs // 2)
+        second = replace(config, max_epochs=length, patience=None, keep="last")
+        (further,) = train(second, [replace(specs[index], initial=network.layers)])
+        trained[index] = _both_phases(network, further)
+    return [trained[index] for index in range(len(specs))]
+
+
+def _both_phases(first: TrainedNetwork, second: TrainedNetwork) -> TrainedNetwork:
+    """The network of the second phase, with the history of both."""
+    history = History(**{name: [*own, *vars(second.history)[name]] for name, own in vars(first.history).items()})
+    epochs = first.n_epochs + second.n_epochs
+    snapshots = first.snapshots | {first.n_epochs + epoch: layers for epoch, layers in second.snapshots.items()}
+    return TrainedNetwork(second.layers, epochs, epochs, history, snapshots)
+
+
+def _train_phase(
+    task: Task,
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec],
+    *,
+    device: str,
+    n_jobs: int,
+    progress: Callable[[EpochReport], None] | None,
+) -> list[TrainedNetwork]:
+    """Train networks that sharpen from the first update, or never."""
     if device != "cpu" or not is_compilable(task, config, specs):
         return run_engine(BatchedEngine(task, config, specs, device=device), task, config, specs, progress)
     compile_loops(task, config, specs)
@@ -94,7 +137,8 @@ def train_tasks(
     shape train side by side; elsewhere one after the other.
     """
     each = _specs_of(tasks, specs)
-    if device == "cpu" or not are_alike(tasks, config):
+    sharpens = any(spec.sharpen for own in each for spec in own)
+    if device == "cpu" or sharpens or not are_alike(tasks, config):
         return [
             train_stack(task, config, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
         ]

@@ -31,6 +31,7 @@ from momentalign.training.config import (
     domain_sizes,
 )
 from momentalign.training.stack_distance import StackDistance, own_distances, stack_weights
+from momentalign.training.target_loss import epochs_between_shares, target_loss
 
 __all__ = [
     "HUBER_DELTA",
@@ -96,6 +97,8 @@ class TorchEngine:
         self._specs = list(specs)
         self._distance = StackDistance(self._specs, self._of_distances)
         self._weights = torch.tensor([spec.weight for spec in self._specs], dtype=self._dtype, device=self._device)
+        self._sharpen = torch.tensor([spec.sharpen for spec in self._specs], dtype=self._dtype, device=self._device)
+        self._sharpens = any(spec.sharpen for spec in self._specs)
 
     def _distance_weights(self) -> list[Tensor]:
         return [part for own in self._of_distances.values() for part in own]
@@ -111,15 +114,28 @@ class TorchEngine:
 
     def _epoch(self) -> Tensor:
         """Make the updates of one epoch and return mean losses and distances (2, networks)."""
-        return torch.stack([self._update(batch) for batch in self._batches()]).mean(0)
+        batches = list(self._batches())
+        if self._sharpens and (self._updates // len(batches)) % epochs_between_shares(len(batches)) == 0:
+            self._look_up_shares(batches)
+        return torch.stack([self._update(batch) for batch in batches]).mean(0)
+
+    def _look_up_shares(self, batches: Sequence[Batch]) -> None:
+        """Take the class shares that each network predicts for the target rows of an epoch."""
+        with torch.no_grad():
+            rows = [batch.target for batch in batches if batch.target is not None]
+            found = [self._outputs(self._hidden(part)).softmax(-1).sum(-2) for part in rows]
+            self._shares = torch.stack(found).sum(0) / sum(part.shape[-2] for part in rows)
 
     def _update(self, batch: Batch) -> Tensor:
         """Make one gradient step, Eq. (25), and return losses and distances (2, networks) before it."""
         source, target = self._activations(batch)
         loss = self._loss(self._outputs(source), batch.labels)
         distance = torch.zeros_like(loss) if target is None else self._distance(source, target, batch.sizes)
+        objective = loss + self._weights * distance
+        if self._sharpens and target is not None:
+            objective = objective + self._sharpen * target_loss(self._outputs(target), self._shares)
         self._optimizer.zero_grad()
-        (loss + self._weights * distance).sum().backward()  # type: ignore[no-untyped-call]
+        objective.sum().backward()  # type: ignore[no-untyped-call]
         optimizer = self._config.optimizer
         for group in self._optimizer.param_groups:
             group["lr"] = optimizer.rate * (1.0 / (1.0 + optimizer.decay * self._updates))
@@ -219,7 +235,7 @@ class BatchedEngine(TorchEngine):
         assert self._source is not None  # noqa: S101  (take has been called)
         for rows, others in self._epoch_rows:
             target = None
-            if self._target is not None and others is not None and self._distance.needed:
+            if self._target is not None and others is not None and (self._distance.needed or self._sharpens):
                 target = self._target(others)
             labels = self._labels[torch.as_tensor(rows, device=self._device)]
             yield Batch(self._source(rows), target, labels, self._sizes(rows, others))
@@ -260,6 +276,8 @@ class BatchedEngine(TorchEngine):
         """Go on with these networks only; the optimizer's state is cut along with the weights."""
         chosen = torch.tensor(indices, device=self._device)
         self._cut(lambda _, values: values[chosen])
+        if self._sharpens:
+            self._shares = self._shares[chosen]
         self._prepare([self._specs[index] for index in indices])
 
     def state(self) -> EngineState:
