@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import sklearn
 from scipy import sparse
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import BaggingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -26,7 +26,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import momentalign as ma
-from momentalign.errors import InvalidInputError
+from momentalign.errors import MomentAlignWarning
 
 CHECKS = """
 import json, sys, warnings
@@ -159,12 +159,42 @@ def test_both_domains_as_one_x_are_cut_together(recording, problem, tool):
     assert any(len(rows) == 105 for rows, _, _ in Recording.seen)
 
 
+CUT = r"X_target has as many rows as X, and this Recording is a clone.*sample_domain"
+
+
 @pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame, sparse.csr_matrix, np.ndarray.tolist])
 @pytest.mark.parametrize("tool", TOOLS)
-def test_a_target_as_long_as_x_would_be_cut_and_is_refused(recording, problem, tool, kind):
+def test_a_target_as_long_as_x_would_be_cut_which_is_told(recording, problem, tool, kind):
     target = kind(np.repeat(problem.X_target, 2, axis=0)[:120])
-    with pytest.raises(InvalidInputError, match=r"X_target has as many rows as X inside sklearn.*sample_domain"):
+    with pytest.warns(MomentAlignWarning, match=CUT):
         TOOLS[tool](recording, problem.X, problem.y, {"X_target": target})
+
+
+class Wrapper(ClassifierMixin, BaseEstimator):
+    """Fits a model to a target of its own, whatever rows it is given."""
+
+    def __init__(self, target, clones=False):
+        self.target, self.clones = target, clones
+
+    def fit(self, X, y):
+        model = Recording(hidden=(3,), max_epochs=2, random_state=0)
+        self.model_ = (clone(model) if self.clones else model).fit(X, y, self.target)
+        self.classes_ = self.model_.classes_
+        return self
+
+    def predict(self, X):
+        return self.model_.predict(X)
+
+
+def test_a_wrapper_with_a_target_as_long_as_a_fold_is_honest(recording, problem):
+    target = problem.X_target[:60]
+    assert np.isfinite(cross_val_score(Wrapper(target), problem.X, problem.y, cv=2, error_score="raise")).all()
+    with pytest.warns(MomentAlignWarning, match=CUT):
+        cross_val_score(Wrapper(target, clones=True), problem.X, problem.y, cv=2, error_score="raise")
+    assert len(Recording.seen) == 4
+    for rows, seen, _ in Recording.seen:
+        assert len(rows) == 60
+        np.testing.assert_array_equal(seen, target)
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -174,11 +204,11 @@ def test_a_target_of_another_length_passes_whole(recording, problem, tool):
         np.testing.assert_array_equal(target, problem.X_target)
 
 
-def test_meta_estimators_that_draw_rows_are_refused_as_well(recording, problem, routing):
+def test_meta_estimators_that_draw_rows_tell_as_well(recording, problem, routing):
     model = recording.set_fit_request(X_target=True)
     target = np.repeat(problem.X_target, 2, axis=0)[:120]
     for meta in (CalibratedClassifierCV(model, cv=2), BaggingClassifier(model, n_estimators=1, max_samples=0.5)):
-        with pytest.raises(InvalidInputError, match="sample_domain"):
+        with pytest.warns(MomentAlignWarning, match=CUT):
             meta.fit(problem.X, problem.y, X_target=target)
 
 

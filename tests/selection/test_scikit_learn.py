@@ -11,8 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 from sklearn.utils import get_tags
 
-from momentalign import MANNClassifier
-from momentalign.errors import InvalidInputError
+from momentalign.errors import MomentAlignWarning
 from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
 
 KINDS = [ReverseValidationSearch, LabelFreeSearch]
@@ -78,11 +77,11 @@ def test_values_of_the_grid_are_not_changed(quick, problem):
     assert hidden == [4]
 
 
-def test_a_target_that_scikit_learn_would_cut_is_refused(quick, problem):
-    search = ReverseValidationSearch(MANNClassifier(), {"weight": [1.0]})
-    params = {"X_target": problem.X + 1.0}
-    with pytest.raises(InvalidInputError, match="X_target has as many rows as X inside sklearn"):
-        cross_val_score(search, problem.X, problem.y, cv=2, params=params, error_score="raise")
+def test_a_target_that_scikit_learn_would_cut_is_told(quick, problem):
+    search = ReverseValidationSearch(quick(), {"weight": [1.0]}, random_state=0)
+    with pytest.warns(MomentAlignWarning, match="X_target has as many rows as X, and this ReverseValidationSearch"):
+        cross_val_score(search, problem.X, problem.y, cv=2, params={"X_target": problem.X + 1.0}, error_score="raise")
+    search.fit(problem.X, problem.y, problem.X + 1.0)  # Nothing is cut here, and nothing told.
 
 
 def test_the_target_is_routed(quick, problem):

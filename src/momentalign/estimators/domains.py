@@ -6,10 +6,10 @@ Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled
 from __future__ import annotations
 
 import functools
-import sys
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,14 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, validate_data
 
-from momentalign.errors import InvalidInputError
+from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.estimators.labels import Labels
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import Task
 from momentalign.validation import naming
 
 __all__ = [
+    "DomainEstimator",
     "Domains",
     "all_or_nothing",
     "as_float32",
@@ -57,6 +58,25 @@ def all_or_nothing(method: Method) -> Method:
             raise
 
     return cast("Method", guarded)
+
+
+class DomainEstimator(BaseEstimator):  # type: ignore[misc]
+    """An estimator of several domains, sparse rows among them; its clones know that they are clones."""
+
+    _is_clone = False
+
+    # What metadata routing hands on without being asked, as pipelines and scorers of skada expect it.
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+
+    def __sklearn_clone__(self) -> Self:
+        copy: Self = super().__sklearn_clone__()
+        copy._is_clone = True
+        return copy
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
 
 class Domains(NamedTuple):
@@ -166,7 +186,7 @@ def read_domains(
             X_target = validate_data(
                 estimator, X_target, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
             )
-        _refuse_cut_target(X, X_target)
+        _warn_of_cut_target(estimator, X, X_target)
         X, X_target = _of_one_kind(X, X_target)
     if y.dtype.kind == "f":
         with naming("y"):
@@ -228,23 +248,21 @@ def _refuse_single_rows_of(ids: Ids) -> None:
         )
 
 
-def _refuse_cut_target(X: Matrix, X_target: Matrix) -> None:
-    """Raise where a cross-validation of scikit-learn may have cut X_target along with X.
+def _warn_of_cut_target(estimator: BaseEstimator, X: Matrix, X_target: Matrix) -> None:
+    """Warn where a cross-validation of scikit-learn may have cut X_target along with X.
 
-    Its search and validation tools take any argument as long as X for row-aligned and cut it, without a word: the model
-    would be adapted to a part of the target only. Nothing in the arrays tells, so the callers are looked at.
+    Its search and validation tools take any argument as long as X for row-aligned and cut it without a word: the model
+    would be adapted to a part of the target only. Nothing in the arrays tells, but what they fit is a clone. So may be
+    an estimator whose target is whole, which is why this is no error.
     """
-    if X_target.shape[0] != X.shape[0]:
-        return
-    frame = sys._getframe()
-    while frame.f_back is not None:
-        frame = frame.f_back
-        module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith(("sklearn.model_selection.", "sklearn.calibration", "sklearn.ensemble.")):
-            raise InvalidInputError(
-                f"X_target has as many rows as X inside {module}, which cuts such arguments like rows of X; hand over "
-                "both domains as one X with sample_domain instead."
-            )
+    if X_target.shape[0] == X.shape[0] and getattr(estimator, "_is_clone", False):
+        warnings.warn(
+            f"X_target has as many rows as X, and this {type(estimator).__name__} is a clone: the validation tools of "
+            "scikit-learn clone, and cut such arguments like rows of X. If one of them fits it, hand over both domains "
+            "as one X with sample_domain instead.",
+            MomentAlignWarning,
+            stacklevel=5,
+        )
 
 
 def as_float32(rows: Matrix, name: str) -> Matrix:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.discrepancies.domain_pairs import (
@@ -27,6 +27,7 @@ from momentalign.discrepancies.names import named_distance
 from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
 from momentalign.estimators.chunks import HeldOut, read_chunked_domains
 from momentalign.estimators.domains import (
+    DomainEstimator,
     Domains,
     all_or_nothing,
     as_float32,
@@ -65,14 +66,12 @@ LARGEST_WEIGHT = 1e15
 MOST_HELD_OUT = 10_000
 
 
-class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimator, ABC):  # type: ignore[misc]
     """A network whose hidden activations are aligned between two domains; its subclasses say what it learns."""
 
     _carried: tuple[Any, Carried] | None = None
     """What the optimizer was set to in the last partial_fit, and its state."""
 
-    # What metadata routing hands on without being asked, as pipelines and scorers of skada expect it.
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
     __metadata_request__predict: ClassVar = {"sample_domain": True, "allow_source": True}
     __metadata_request__predict_proba: ClassVar = {"sample_domain": True, "allow_source": True}
@@ -134,7 +133,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
         X, y
             Source rows (array, DataFrame or CSR matrix) and their labels; with `sample_domain` the rows of all domains.
         X_target
-            Target rows, with the same columns.
+            Target rows, with the same columns. Inside the searches and validations of scikit-learn use `sample_domain`:
+            they cut any argument as long as `X` like its rows.
         sample_domain
             One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
             Where there are several, `between` and `domain_weights` say what is compared, and every batch has
@@ -304,11 +304,6 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator,
     @property
     def _n_features_out(self) -> int:
         return int(self.coefs_[-1].shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     def _config(self) -> TrainingConfig:
         if isinstance(self.hidden, str) or not isinstance(self.hidden, Iterable):

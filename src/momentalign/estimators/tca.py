@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,12 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.linalg.blas import dsymv
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.domains import Domains, all_or_nothing, read_domains
+from momentalign.estimators.domains import DomainEstimator, Domains, all_or_nothing, read_domains
 from momentalign.networks.shallow import Matrix
 from momentalign.validation import check_choice, check_number, positive_int
 
@@ -56,7 +56,7 @@ LARGEST = 1e60
 ROUNDING = 1e-13
 
 
-class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimator):  # type: ignore[misc]
     r"""Components that vary much over all rows and whose means differ little between a source and a target domain.
 
     A row x becomes :math:`k(x, X)\,W` with the training rows X of both domains and the weights W of Pan et al. (2011).
@@ -112,9 +112,6 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     >>> bool(abs(apart) < 0.1 * model.transform(X).std())
     True
     """
-
-    # What metadata routing hands on without being asked, as pipelines of skada expect it.
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
 
     def __init__(
         self, n_components: int = 50, kernel: Kernel = "linear", gamma: float | None = None, mu: float = 1.0
@@ -190,7 +187,6 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -7,18 +7,18 @@ import numbers
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin
 from sklearn.utils import TransformerTags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.domains import all_or_nothing, as_float32, read_domains
+from momentalign.estimators.domains import DomainEstimator, all_or_nothing, as_float32, read_domains
 from momentalign.estimators.labels import ClassLabels
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Matrix
@@ -51,7 +51,7 @@ def _ends_with_a_model(search: StackedSearch) -> bool:
     return True
 
 
-class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
+class StackedSearch(MetaEstimatorMixin, ClassifierMixin, DomainEstimator, ABC):  # type: ignore[misc]
     """A search over the parameters of a :class:`MANNClassifier` that reads no target label; see its subclasses."""
 
     estimator: MANNClassifier
@@ -62,9 +62,6 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
     random_state: int | np.random.RandomState | None
     resume: str | os.PathLike[str] | None
     verbose: int
-
-    # What metadata routing hands on without being asked, as pipelines of skada expect it.
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
 
     @all_or_nothing
     def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
@@ -185,7 +182,6 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, BaseEstimator, ABC):  #
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags = TransformerTags() if self._fits_a_model() else None
         return tags
 

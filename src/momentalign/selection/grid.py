@@ -89,6 +89,7 @@ def _refuse_unknown_names(estimator: MANNClassifier, grid: Sequence[Mapping[str,
 
 def _read_point(index: int, estimator: MANNClassifier, parameters: dict[str, Any], seed: int) -> Point:
     model = clone(estimator).set_params(**clone(parameters, safe=False))
+    model._is_clone = False  # It learns from all rows, not from those of a fold.
     if model.random_state is None:
         model.set_params(random_state=seed)
     if isinstance(model.weight, str) and model.weight == "auto":
