@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from momentalign.estimators.classifier import MANNClassifier
     from momentalign.estimators.regressor import MANNRegressor
     from momentalign.estimators.tca import TransferComponentAnalysis
+    from momentalign.evaluation.class_shares import correct_class_shares, estimate_class_shares
     from momentalign.evaluation.diagnose import diagnose
+    from momentalign.evaluation.target_accuracy import estimate_accuracy
     from momentalign.moments.streaming import Moments
     from momentalign.monitoring.monitor import DriftMonitor
     from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
@@ -52,8 +54,11 @@ _HOMES = {
     "cmd": "momentalign.discrepancies.central_moment",
     "cmd_terms": "momentalign.discrepancies.central_moment",
     "coral": "momentalign.discrepancies.coral",
+    "correct_class_shares": "momentalign.evaluation.class_shares",
     "diagnose": "momentalign.evaluation.diagnose",
     "error_bound": "momentalign.estimators.bounds",
+    "estimate_accuracy": "momentalign.evaluation.target_accuracy",
+    "estimate_class_shares": "momentalign.evaluation.class_shares",
     "export_onnx": "momentalign.training.deep.export",
     "fit": "momentalign.workflow.fit",
     "load": "momentalign.workflow.model",
@@ -84,8 +89,11 @@ __all__ = [
     "cmd",
     "cmd_terms",
     "coral",
+    "correct_class_shares",
     "diagnose",
     "error_bound",
+    "estimate_accuracy",
+    "estimate_class_shares",
     "export_onnx",
     "fit",
     "load",
