@@ -80,7 +80,7 @@ GROUPS = {
         ("discrepancies/*",),
         ("tests/discrepancies", "tests/promises/test_ranks.py"),
         (
-            "tests/discrepancies/fused/test_cuda.py",
+            "tests/discrepancies/test_triton.py",
             "tests/discrepancies/test_adversarial.py::test_it_adapts_rotated_moons",
             "tests/discrepancies/test_central_moment.py::test_the_interval_of_the_data_is_said_aloud",
             "tests/discrepancies/test_central_moment.py::test_the_plain_estimate_of_one_distribution_is_far_from_zero",
@@ -98,7 +98,7 @@ GROUPS = {
             "tests/promises/test_ranks.py::test_distributed_data_parallel_trains_the_weights_of_one_process",
             "tests/promises/test_ranks.py::test_the_example_trains_on_two_processes",
         ),
-        left_out=("discrepancies/_cuda.py", "discrepancies/_triton.py"),
+        left_out=("discrepancies/_triton.py",),
     ),
 }
 

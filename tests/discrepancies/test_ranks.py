@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import momentalign as ma
 from momentalign.discrepancies import distributed as ranks
-from momentalign.discrepancies.distributed import joined_cmd, joined_range, read_group
+from momentalign.discrepancies.distributed import check_group, joined_cmd, joined_range
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
 EPS = torch.finfo(torch.float64).eps
@@ -163,8 +163,8 @@ def test_a_shard_is_a_matrix(world, work):
 
 
 def test_what_ranks_cannot_do_is_refused(world):
-    assert read_group(None, cross=3, unbiased=True) is None
-    assert read_group(world, cross=2, unbiased=False) is world
+    assert check_group(None, cross=3, unbiased=True) is None
+    assert check_group(world, cross=2, unbiased=False) is world
     cases = [
         (
             ("world", 1, False),
@@ -185,5 +185,5 @@ def test_what_ranks_cannot_do_is_refused(world):
     ]
     for (group, cross, unbiased), error, words in cases:
         with pytest.raises(error) as caught:
-            read_group(group, cross=cross, unbiased=unbiased)
+            check_group(group, cross=cross, unbiased=unbiased)
         assert str(caught.value) == words

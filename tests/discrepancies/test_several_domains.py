@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import momentalign as ma
-from momentalign.discrepancies.domain_pairs import TEMPERATURE
-from momentalign.discrepancies.several_domains import stacked_domains
+from momentalign.discrepancies.several_domains import TEMPERATURE, stacked_domains
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
 BETWEEN = ["pooled", "pairs", "barycentre"]

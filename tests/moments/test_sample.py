@@ -7,13 +7,15 @@ import torch
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.readers import read_pair, read_sample, refuse_non_finite
 from momentalign.moments.sample import (
     central_moments,
     exponents,
     full_precision,
     mean_difference,
     monomials,
+    read_pair,
+    read_sample,
+    refuse_non_finite,
     sample_moments,
 )
 from momentalign.validation import positive_int

@@ -16,7 +16,7 @@ from momentalign.discrepancies.central_moment import CMDLoss, stacked_terms
 from momentalign.discrepancies.cross_moments import _kernel_squares
 from momentalign.discrepancies.coral import CORALLoss
 from momentalign.discrepancies._cpu import CPUBackend
-from momentalign.discrepancies._cpu import differentiable_terms
+from momentalign.discrepancies.fused import differentiable_terms
 from momentalign.discrepancies.cross_moments import squares_and_sizes, squares_gradient
 from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.training.torch_engine import BatchedEngine

@@ -22,9 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from momentalign.discrepancies.base import Compiled, DistanceLoss, Interval, Stacked, StackedDomains
-from momentalign.discrepancies.domain_pairs import Between, DomainWeights
-from momentalign.moments.readers import read_pair, refuse_non_finite
-from momentalign.moments.sample import full_precision
+from momentalign.discrepancies.several_domains import Between, DomainWeights
+from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite
 from momentalign.validation import positive_int
 
 __all__ = ["AdversarialLoss", "stacked_adversarial"]

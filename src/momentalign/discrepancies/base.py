@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from momentalign.discrepancies.domain_pairs import Between, DomainWeights, average_over_pairs
+from momentalign.discrepancies.several_domains import Between, DomainWeights, average_over_pairs
 
 __all__ = [
     "Compiled",

@@ -26,23 +26,15 @@ import torch.distributed as dist
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from momentalign.discrepancies._cpu import fast_terms
 from momentalign.discrepancies.base import Compiled, Constants, DistanceLoss, Interval, Stacked, StackedDomains
 from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
-from momentalign.discrepancies.distributed import joined_cmd, joined_range, joined_terms, read_group
-from momentalign.discrepancies.domain_pairs import Between, DomainWeights
-from momentalign.discrepancies.several_domains import stacked_domains
+from momentalign.discrepancies.distributed import check_group, joined_cmd, joined_range, joined_terms
+from momentalign.discrepancies.fused import fast_terms
+from momentalign.discrepancies.several_domains import Between, DomainWeights, stacked_domains
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
-from momentalign.moments.readers import (
-    HIGHEST_ORDER,
-    is_lazy,
-    read_pair,
-    refuse_differing_names,
-    refuse_non_finite,
-    refuse_other_names,
-)
-from momentalign.moments.sample import full_precision, marginal_terms, sample_moments
+from momentalign.moments.readers import HIGHEST_ORDER, is_lazy, refuse_differing_names, refuse_other_names
+from momentalign.moments.sample import full_precision, marginal_terms, read_pair, refuse_non_finite, sample_moments
 from momentalign.validation import check_interval, positive_int
 
 __all__ = ["CMDLoss", "Interval", "chunked_terms", "cmd", "cmd_terms", "stacked_terms"]
@@ -280,7 +272,7 @@ class CMDLoss(DistanceLoss):
         self.interval: Interval = interval
         self.cross = cross
         self.unbiased = unbiased
-        self.process_group = read_group(process_group, cross=cross, unbiased=unbiased)
+        self.process_group = check_group(process_group, cross=cross, unbiased=unbiased)
         if not _is_data(interval):
             check_interval(interval)
 
@@ -385,7 +377,7 @@ class CMDLoss(DistanceLoss):
 
     def join_ranks(self, group: dist.ProcessGroup | None) -> None:
         """Compute the distance of the batch that the processes of a group have together."""
-        self.process_group = read_group(group, cross=self.cross, unbiased=self.unbiased)
+        self.process_group = check_group(group, cross=self.cross, unbiased=self.unbiased)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         copied = type(self).__new__(type(self))

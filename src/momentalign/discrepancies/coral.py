@@ -16,8 +16,7 @@ from torch import Tensor
 
 from momentalign.discrepancies.base import Compiled, DistanceLoss, Stacked
 from momentalign.errors import InvalidInputError
-from momentalign.moments.readers import read_pair, refuse_non_finite
-from momentalign.moments.sample import full_precision, sample_moments
+from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite, sample_moments
 
 __all__ = ["CORALLoss", "coral", "stacked_coral"]
 

@@ -23,79 +23,16 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from momentalign.discrepancies._cpu import is_ordinary
-from momentalign.moments.loops import compiled
-from momentalign.moments.sample import ROUNDING_ERRORS, guarded_norm, guarded_root, level_of, monomials
+from momentalign.discrepancies.fused import is_ordinary
+from momentalign.moments.centre import ROUNDING_ERRORS
+from momentalign.moments.sample import guarded_norm, guarded_root, level_of, monomials
 
-__all__ = [
-    "add_kernels",
-    "cross_variance_norm",
-    "monomial_norms",
-    "norm_of_covariances",
-    "slopes_in_place",
-    "squares_and_sizes",
-    "squares_gradient",
-    "symmetric_polynomials",
-]
+__all__ = ["cross_variance_norm", "monomial_norms", "norm_of_covariances", "symmetric_polynomials"]
 
 Array: TypeAlias = Any  # a float64 array
-
-
-@compiled
-def _fill_kernels(grams: Array, row: int, highest: int, kernels: Array) -> None:
-    """Write h_0 to h_highest of one row with all rows to `kernels`, h_k without its part p_k / k."""
-    known, width = grams.shape[0], grams.shape[2]
-    kernels[0] = 1.0
-    for j in range(1, highest + 1):
-        out = kernels[j]
-        if j <= known:
-            last = grams[j - 1, row]
-            for c in range(width):
-                out[c] = last[c]
-        else:
-            out[:] = 0.0
-        for i in range(1, j):
-            gram, before = grams[i - 1, row], kernels[j - i]
-            for c in range(width):
-                out[c] += gram[c] * before[c]
-        inverse = 1.0 / j
-        for c in range(width):
-            out[c] *= inverse
-
-
-@compiled
-def add_kernels(grams: Array, signs: Array, sums: Array, own: Array) -> None:
-    """Add ``signs @ h_j`` to `sums` (k + 1, rows) and write h_j of each row with itself to `own` (k + 1, tile)."""
-    known, tile, width = grams.shape
-    kernels = np.empty((known + 2, width))
-    for row in range(tile):
-        _fill_kernels(grams, row, known + 1, kernels)
-        sign = signs[row]
-        for j in range(2, known + 2):
-            total, kernel = sums[j], kernels[j]
-            for c in range(width):
-                total[c] += sign * kernel[c]
-            own[j, row] = kernel[row]
-
-
-@compiled
-def slopes_in_place(grams: Array, weights: Array) -> None:
-    """Turn p_i into ``sum_j weights[j] h_(j-i) / i``, the slope of the weighted sum in p_i, for i below k."""
-    known, tile, width = grams.shape
-    kernels = np.empty((known + 1, width))
-    for row in range(tile):
-        _fill_kernels(grams, row, known, kernels)
-        for i in range(1, known + 1):
-            slope = grams[i - 1, row]
-            slope[:] = 0.0
-            for j in range(max(i, 2), known + 2):
-                factor, kernel = weights[j] / i, kernels[j - i]
-                for c in range(width):
-                    slope[c] += factor * kernel[c]
 
 
 # Numbers of a tile of the kernel: on the CPU they stay in the second cache, elsewhere many are worked on at once.
@@ -168,7 +105,7 @@ def _signed_sums(grams: Tensor, signs: Tensor, own: Tensor) -> Tensor:
     """Return ``signs @ h_j``, (k + 1, rows), and write h_j of each row with itself to `own`; h_k without p_k / k."""
     sums = grams.new_zeros((len(grams) + 2, grams.shape[-1]))
     if grams.device.type == "cpu":
-        from momentalign.discrepancies.cross_moments import add_kernels
+        from momentalign.discrepancies._cpu import add_kernels
 
         add_kernels(grams.numpy(), signs.numpy(), sums.numpy(), own.numpy())
     else:
@@ -185,7 +122,7 @@ def _add_kernels_in_torch(grams: Tensor, signs: Tensor, sums: Tensor, own: Tenso
 def _slopes_in_place(grams: Tensor, weights: Tensor) -> None:
     """Turn p_i into the slope of ``sum_j weights[j] h_j`` in p_i."""
     if grams.device.type == "cpu":
-        from momentalign.discrepancies.cross_moments import slopes_in_place
+        from momentalign.discrepancies._cpu import slopes_in_place
 
         slopes_in_place(grams.numpy(), weights.numpy())
     else:

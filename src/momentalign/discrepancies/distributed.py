@@ -23,13 +23,12 @@ from torch import Tensor
 
 from momentalign.discrepancies.cross_moments import norm_of_covariances
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.readers import read_pair
-from momentalign.moments.sample import Marginals, full_precision, magnitudes, marginal_terms
+from momentalign.moments.sample import Marginals, full_precision, magnitudes, marginal_terms, read_pair
 
-__all__ = ["joined_cmd", "joined_range", "joined_terms", "read_group"]
+__all__ = ["check_group", "joined_cmd", "joined_range", "joined_terms"]
 
 
-def read_group(group: object, *, cross: int, unbiased: bool) -> dist.ProcessGroup | None:
+def check_group(group: object, *, cross: int, unbiased: bool) -> dist.ProcessGroup | None:
     """Return the process group, or say why the distance cannot be computed over it."""
     if group is None:
         return None

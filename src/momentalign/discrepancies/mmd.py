@@ -21,8 +21,7 @@ from torch import Tensor
 
 from momentalign.discrepancies.base import Compiled, Constants, DistanceLoss, Stacked
 from momentalign.errors import InvalidInputError
-from momentalign.moments.readers import read_pair, refuse_non_finite
-from momentalign.moments.sample import full_precision
+from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite
 from momentalign.validation import positive_int
 
 __all__ = ["Kernel", "MMDLoss", "mmd", "stacked_median_betas", "stacked_mmd"]

@@ -16,29 +16,48 @@ Here these are central moments, and the sum of their norms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, overload
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from itertools import combinations, product
+from typing import Any, Literal, TypeAlias, get_args, overload
 
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from momentalign.discrepancies.domain_pairs import (
-    Between,
-    DomainWeights,
-    along,
-    mean_of_pairs,
-    read_between,
-    read_domain_weights,
-    weights_of,
-)
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.readers import read_sample, refuse_differing_names, refuse_non_finite
-from momentalign.moments.sample import Marginals, full_precision, marginal_terms, sample_moments
+from momentalign.moments.readers import refuse_differing_names
+from momentalign.moments.sample import (
+    Marginals,
+    full_precision,
+    marginal_terms,
+    read_sample,
+    refuse_non_finite,
+    sample_moments,
+)
 from momentalign.validation import check_interval, positive_int
 
-__all__ = ["MultiDomainCMDLoss", "multi_domain_cmd", "stacked_domains"]
+__all__ = [
+    "TEMPERATURE",
+    "Between",
+    "DomainWeights",
+    "MultiDomainCMDLoss",
+    "average_over_pairs",
+    "check_between",
+    "check_domain_weights",
+    "mean_of_pairs",
+    "multi_domain_cmd",
+    "refuse_other_count",
+    "stacked_domains",
+]
 
+Between: TypeAlias = Literal["pooled", "pairs", "barycentre"]
+DomainWeights: TypeAlias = Literal["equal", "size", "similarity"] | Sequence[float]
+Compare: TypeAlias = Callable[[Sequence[int], Sequence[int]], Tensor]
+
+# A source this part of the mean distance farther away weighs 1/e as much.
+TEMPERATURE = 0.2
 REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower n_moments"
 
 
@@ -186,8 +205,8 @@ class _Settings:
                 f"interval must be a pair (a, b) where domains are several, got {interval!r}; try interval=(0.0, 1.0)."
             )
         self.scale = check_interval(interval)
-        self.between = read_between(between)
-        self.weights = read_domain_weights(domain_weights)
+        self.between = check_between(between)
+        self.weights = check_domain_weights(domain_weights)
 
     def compute(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
         return stacked_domains(
@@ -216,10 +235,127 @@ def stacked_domains(
 
     if between != "barycentre":
         return mean_of_pairs(compare, sizes, len(sources), between=between, weights=weights)
-    shares = weights_of(compare, sizes, len(sources), weights)
+    shares = _weights_of(compare, sizes, len(sources), weights)
     shares = shares / shares.sum(0)
     distances = marginal_terms(domains, _barycentre(domains, shares, scale), scale=scale).sum(-1)
-    return (along(shares, distances) * distances).sum(0) / (1.0 - shares.square().sum(0)).to(distances)
+    return (_along(shares, distances) * distances).sum(0) / (1.0 - shares.square().sum(0)).to(distances)
+
+
+def check_between(value: object) -> Between:
+    """Return which domains are compared, or say what can be meant."""
+    for known in get_args(Between):
+        if isinstance(value, str) and value == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInputError(f'between must be "pooled", "pairs" or "barycentre", got {value!r}.')
+
+
+def check_domain_weights(value: object) -> Literal["equal", "size", "similarity"] | tuple[float, ...]:
+    """Return the weights of the domains as a name or as numbers, or say what is wrong with them."""
+    for known in ("equal", "size", "similarity"):
+        if isinstance(value, str) and value == known:
+            return known
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise InvalidInputError(
+            f'domain_weights must be "equal", "size", "similarity" or one number per source, got {value!r}.'
+        )
+    weights = tuple(value)
+    if not all(isinstance(weight, numbers.Real) and not isinstance(weight, bool) for weight in weights):
+        raise InvalidTypeError(f"domain_weights must hold numbers, got {value!r}; try [1.0, 2.0] for two sources.")
+    found = tuple(float(weight) for weight in weights)
+    if not all(math.isfinite(weight) and weight >= 0.0 for weight in found) or sum(found) <= 0.0:
+        raise InvalidInputError(
+            f"domain_weights must be finite, none negative and one positive at least, got {value!r}."
+        )
+    return found
+
+
+def refuse_other_count(weights: DomainWeights, n_sources: int) -> None:
+    """Raise where weights are numbers, but not one per source."""
+    if not isinstance(weights, str) and len(weights) != n_sources:
+        raise InvalidInputError(
+            f"domain_weights has {len(weights)} numbers for {n_sources} sources; give one number per source."
+        )
+
+
+def average_over_pairs(
+    stacked: Callable[..., Tensor], between: Between, weights: DomainWeights, description: str
+) -> Callable[..., Tensor]:
+    """Return a stacked distance of two samples as one of lists of them: the mean over pairs of domains."""
+
+    def distances(sources: Sequence[Tensor], targets: Sequence[Tensor], *trained: Tensor) -> Tensor:
+        if between == "barycentre":
+            raise InvalidInputError(
+                'between="barycentre" is a mean of moments, which only discrepancy="cmd" compares, got '
+                f'{description}; try between="pairs" or discrepancy="cmd".'
+            )
+        samples = [*sources, torch.cat(list(targets), -2)] if between == "pooled" else [*sources, *targets]
+
+        def compare(left: Sequence[int], right: Sequence[int]) -> Tensor:
+            pairs = zip(left, right, strict=True)
+            return torch.stack([stacked(samples[d], samples[e], *trained) for d, e in pairs])
+
+        sizes = [sample.shape[-2] for sample in samples]
+        return mean_of_pairs(compare, sizes, len(sources), between=between, weights=weights)
+
+    return distances
+
+
+def mean_of_pairs(
+    compare: Compare, sizes: Sequence[int], n_sources: int, *, between: Between, weights: DomainWeights
+) -> Tensor:
+    """Return the weighted mean of the distances of pairs of domains, whatever the distance.
+
+    ``compare(left, right)`` gives the distances (pairs, ...) of domains by their numbers, sources first; `sizes` are
+    their numbers of rows. For ``"pooled"`` there is one target.
+
+    Examples
+    --------
+    >>> places = torch.tensor([0.0, 1.0, 3.0])
+    >>> def compare(left, right):
+    ...     return (places[list(left)] - places[list(right)]).abs()
+    >>> [mean_of_pairs(compare, [9, 9, 9], 2, between=way, weights="equal").item() for way in ("pooled", "pairs")]
+    [2.5, 2.0]
+    """
+    own = _weights_of(compare, sizes, n_sources, weights)
+    if between == "pooled":
+        pairs = [(source, n_sources) for source in range(n_sources)]
+        factors = own[:n_sources]
+    else:
+        pairs = list(combinations(range(len(sizes)), 2))
+        factors = torch.stack([own[left] * own[right] for left, right in pairs])
+    left, right = zip(*pairs, strict=True)
+    distances = compare(left, right)
+    return (_along(factors, distances) * distances).sum(0) / factors.sum(0).to(distances)
+
+
+def _weights_of(compare: Compare, sizes: Sequence[int], n_sources: int, weights: DomainWeights) -> Tensor:
+    """Return the weights u of all domains, sources first: (domains,), or (domains, ...) where samples decide."""
+    n_targets = len(sizes) - n_sources
+    if weights == "similarity":
+        return _nearness(compare, n_sources, n_targets)
+    if weights == "equal":
+        return torch.ones(len(sizes), dtype=torch.float64)
+    if weights == "size":
+        return torch.tensor(sizes, dtype=torch.float64)
+    refuse_other_count(weights, n_sources)
+    mean = math.fsum(weights) / n_sources
+    return torch.tensor([*(weight / mean for weight in weights), *[1.0] * n_targets], dtype=torch.float64)
+
+
+def _nearness(compare: Compare, n_sources: int, n_targets: int) -> Tensor:
+    """Weights that fall with the distance to the targets; the temperature follows the distances as they shrink."""
+    with torch.no_grad():
+        left, right = zip(*product(range(n_sources), range(n_sources, n_sources + n_targets)), strict=True)
+        pairs = compare(left, right)
+        far = pairs.reshape(n_sources, n_targets, *pairs.shape[1:]).mean(1)
+        mean = far.mean(0)
+        near = n_sources * torch.softmax(-far / (TEMPERATURE * torch.where(mean > 0, mean, 1.0)), 0)
+        return torch.cat([near, near.new_ones(n_targets, *near.shape[1:])])
+
+
+def _along(factors: Tensor, values: Tensor) -> Tensor:
+    """Return factors (n,) or (n, ...) as they multiply values (n, ...)."""
+    return factors.to(values).reshape(*factors.shape, *[1] * (values.ndim - factors.ndim))
 
 
 def _moments_of(samples: Sequence[Tensor], order: int, scale: float) -> Marginals:
@@ -237,7 +373,7 @@ def _barycentre(domains: Marginals, shares: Tensor, scale: float) -> Marginals:
     """The mean of the moments, as one domain."""
 
     def average(parts: Tensor) -> Tensor:
-        return (along(shares, parts) * parts).sum(0, keepdim=True)
+        return (_along(shares, parts) * parts).sum(0, keepdim=True)
 
     shift = average(domains.shift)
     offsets = (domains.shift - shift) / scale

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from momentalign.discrepancies.domain_pairs import (
+from momentalign.discrepancies.names import named_distance
+from momentalign.discrepancies.several_domains import (
     Between,
     DomainWeights,
-    read_between,
-    read_domain_weights,
+    check_between,
+    check_domain_weights,
     refuse_other_count,
 )
-from momentalign.discrepancies.names import named_distance
 from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
 from momentalign.estimators.chunks import HeldOut, read_chunked_domains
 from momentalign.estimators.domains import (
@@ -325,8 +325,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     def _spec(self, config: TrainingConfig) -> NetworkSpec:
         """The network that the parameters describe, without its seed."""
         distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
-        weights = read_domain_weights(self.domain_weights)
-        return NetworkSpec(0, self._weight(), distance, between=read_between(self.between), domain_weights=weights)
+        weights = check_domain_weights(self.domain_weights)
+        return NetworkSpec(0, self._weight(), distance, between=check_between(self.between), domain_weights=weights)
 
     def _weight(self) -> float:
         return check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from momentalign.discrepancies.domain_pairs import Between, DomainWeights
+from momentalign.discrepancies.several_domains import Between, DomainWeights
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.domains import all_or_nothing
 from momentalign.estimators.labels import ContinuousLabels, Scale

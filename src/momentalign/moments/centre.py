@@ -10,9 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["central_moments", "raw_moments"]
+__all__ = ["ROUNDING_ERRORS", "central_moments", "raw_moments"]
 
 Floats = NDArray[np.float64]
+
+ROUNDING_ERRORS = 32.0
+"""A term of a distance below so many rounding errors of its moments is noise: sums of some hundred rows err so."""
 
 
 def central_moments(raw: Floats) -> Floats:

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numba import njit
 
-from momentalign.moments.sample import ROUNDING_ERRORS
+from momentalign.moments.centre import ROUNDING_ERRORS
 
 __all__ = [
     "add_covariance",

@@ -2,26 +2,20 @@
 
 Arrays in memory or on disk (``numpy.memmap``), tensors, data frames and CSR matrices are cut into blocks of rows;
 PyArrow tables, datasets, scanners and readers come as record batches; an iterator or a list of matrices is taken block
-by block. PyArrow, Dask and scipy are recognised by what their types have, so that none is imported where it is not
-used. Two samples that lie in memory become tensors of one type.
+by block. Torch, PyArrow, Dask and scipy are recognised by what their types have; none is imported where it is not used.
 
-Names of columns: where two samples have them, moments are compared of columns with the same name only.
-
-Frames (pandas, Dask) and all of PyArrow name their columns, arrays and tensors do not. As for estimators, names are
-strings: a frame whose columns are numbered has none.
+Frames (pandas, Dask) and all of PyArrow name their columns, and only columns of one name are compared. As for
+estimators, names are strings: a frame whose columns are numbered has none.
 """
 
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
@@ -35,10 +29,7 @@ __all__ = [
     "read_blocks",
     "read_chunks",
     "read_matrix",
-    "read_pair",
-    "read_sample",
     "refuse_differing_names",
-    "refuse_non_finite",
     "refuse_other_names",
 ]
 
@@ -263,96 +254,3 @@ def refuse_other_names(names: Sequence[str] | None, name: str, expected: Sequenc
                 f"{name} has the column {given!r} where {other} has {wanted!r}; give both the same columns in the same "
                 "order."
             )
-
-
-def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor, Tensor, bool]:
-    """Return two samples as float tensors of one dtype on one device, and whether they came as tensors.
-
-    Anything numpy can read as a matrix of numbers is welcome, whole numbers become float64. float16 and bfloat16 are
-    widened to float32, so that sums and powers keep their accuracy and range, unless `widened` is False. Columns are
-    taken by position; where both samples name them, the names must agree.
-    """
-    if isinstance(source, Tensor) != isinstance(target, Tensor):
-        raise InvalidTypeError(
-            f"source and target must both be torch tensors or both be arrays, got {type(source).__name__} and "
-            f"{type(target).__name__}; convert one of them."
-        )
-    differentiable = isinstance(source, Tensor)
-    if not differentiable:
-        refuse_differing_names({"source": source, "target": target})
-    source, target = read_sample(source, "source"), read_sample(target, "target")
-    if source.shape[1] != target.shape[1]:
-        raise InvalidInputError(
-            f"source has {source.shape[1]} columns and target has {target.shape[1]}; give both the same features."
-        )
-    if source.device != target.device:
-        raise InvalidInputError(f"source is on {source.device} and target on {target.device}; move one of them.")
-    if source.dtype == target.dtype and source.dtype in (torch.float32, torch.float64):
-        return source, target, differentiable
-    dtype = torch.promote_types(source.dtype, target.dtype)
-    if widened and dtype in (torch.float16, torch.bfloat16):
-        dtype = torch.float32
-    return source.to(dtype), target.to(dtype), differentiable
-
-
-def read_sample(sample: Any, name: str) -> Tensor:
-    """Return one sample as a floating-point tensor of shape (rows, width), or say what is wrong with it."""
-    tensor = sample if isinstance(sample, Tensor) else _from_array(sample, name)
-    shape = tensor.shape
-    if len(shape) != 2:
-        raise InvalidInputError(
-            f"{name} must be a matrix (rows, features), got shape {tuple(shape)}; reshape it to two dimensions."
-        )
-    if tensor.layout is not torch.strided:
-        raise InvalidTypeError(f"{name} is a sparse tensor; give a dense one, for instance {name}.to_dense().")
-    if 0 in shape:
-        raise InvalidInputError(f"{name} is empty, its shape is {tuple(shape)}; give at least one row and one column.")
-    if not tensor.is_floating_point():
-        raise InvalidTypeError(
-            f"{name} must hold real floating-point numbers, got {tensor.dtype}; convert it with .float()."
-        )
-    return tensor
-
-
-def _from_array(sample: Any, name: str) -> Tensor:
-    if hasattr(sample, "tocsr"):
-        raise InvalidTypeError(f"{name} is a scipy sparse matrix; give a dense array, for instance {name}.toarray().")
-    if np.ma.is_masked(sample):
-        raise InvalidInputError(f"{name} has masked values; remove or impute them first.")
-    try:
-        array = np.asarray(sample)
-    except ValueError as error:
-        raise InvalidInputError(f"{name} cannot be read as a matrix of numbers ({error}).") from None
-    if array.dtype.kind in "biu":
-        array = array.astype(np.float64)
-    if array.dtype.kind != "f":
-        raise InvalidTypeError(f"{name} must hold real numbers, got dtype {array.dtype}; convert it to float first.")
-    # Torch knows neither foreign byte order nor negative strides nor read-only memory.
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-    array = np.require(array, requirements=["C", "W"])
-    if any(stride < 0 for stride in array.strides):  # an axis of one entry counts as contiguous whatever its stride
-        array = array.copy()
-    return torch.from_numpy(array)
-
-
-def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: str = "scale them down") -> None:
-    """Raise if a distance is not finite, naming the cause.
-
-    One look at the result replaces a look at every input. It is left out on accelerators, where it would stop the
-    queue, and inside function transforms, where there is no value to look at.
-    """
-    if (
-        value.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or torch._C._functorch.is_functorch_wrapped_tensor(value)
-    ):
-        return
-    numbers = value.tolist()
-    if all(map(math.isfinite, numbers if isinstance(numbers, list) else [numbers])):
-        return
-    for name, sample in (("source", source), ("target", target)):
-        if not bool(torch.isfinite(sample.detach()).all()):
-            raise InvalidInputError(f"{name} holds NaN or infinite values; remove or impute them first.")
-    peak = max(source.detach().abs().max().item(), target.detach().abs().max().item())
-    raise InvalidInputError(f"the powers of values as large as {peak:.3g} overflow {source.dtype}; {remedy}.")

@@ -46,8 +46,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError
+from momentalign.moments.centre import ROUNDING_ERRORS
 from momentalign.moments.loops import centre, merge, power_sums, rough_mean, weighted_mean, weighted_power_sums
-from momentalign.moments.sample import ROUNDING_ERRORS
 
 __all__ = ["CentralSums", "dense_sums", "difference_terms", "merged", "no_rows", "scaled", "sparse_sums"]
 

@@ -15,8 +15,8 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, train_test_split
 
-from momentalign.discrepancies.domain_pairs import read_between, read_domain_weights
 from momentalign.discrepancies.names import DISTANCES, named_distance
+from momentalign.discrepancies.several_domains import check_between, check_domain_weights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.mann import LARGEST_WEIGHT
@@ -100,7 +100,7 @@ def _read_point(index: int, estimator: MANNClassifier, parameters: dict[str, Any
     config = model._config()
     weight = check_number(model.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
     distance = named_distance(model.discrepancy, model.n_moments, width=config.hidden[-1])
-    between, weights = read_between(model.between), read_domain_weights(model.domain_weights)
+    between, weights = check_between(model.between), check_domain_weights(model.domain_weights)
     # A copy: asking a random state for a seed changes it, and the model is to be fitted later.
     seed = check_seed(clone(model).random_state)
     spec = NetworkSpec(seed, weight, distance, between=between, domain_weights=weights)
@@ -152,7 +152,7 @@ def _plain(name: str, value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if name == "domain_weights":
-        return list(read_domain_weights(value))
+        return list(check_domain_weights(value))
     if type(value) in DISTANCES.values():
         return repr(value)
     raise InvalidTypeError(

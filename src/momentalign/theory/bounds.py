@@ -18,8 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.readers import read_pair
-from momentalign.moments.sample import monomials
+from momentalign.moments.sample import monomials, read_pair
 from momentalign.theory.polynomial_metric import cmd_by_definition
 from momentalign.validation import check_confidence, check_interval, positive_int
 

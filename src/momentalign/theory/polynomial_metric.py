@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.readers import read_pair, refuse_non_finite
-from momentalign.moments.sample import monomials
+from momentalign.moments.sample import monomials, read_pair, refuse_non_finite
 from momentalign.validation import positive_int
 
 __all__ = ["cmd_by_definition", "expectation_difference", "polynomial_ipm", "witness"]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.discrepancies.base import compiled_form
-from momentalign.discrepancies.domain_pairs import refuse_other_count
+from momentalign.discrepancies.several_domains import refuse_other_count
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training import loops
 from momentalign.training.config import (

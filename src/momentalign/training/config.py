@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from momentalign.discrepancies.domain_pairs import Between, DomainWeights
+from momentalign.discrepancies.several_domains import Between, DomainWeights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.shallow import Initializer, Layer, Matrix, initial_layers
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba import types
 
-from momentalign.discrepancies.domain_pairs import TEMPERATURE
+from momentalign.discrepancies.several_domains import TEMPERATURE
 from momentalign.moments.loops import (
     add_covariance,
     add_product,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from momentalign.discrepancies.base import DistanceLoss, Stacked, StackedDomains, stack_key
-from momentalign.discrepancies.domain_pairs import average_over_pairs
+from momentalign.discrepancies.several_domains import average_over_pairs
 from momentalign.errors import InvalidInputError
 from momentalign.training.config import Distance, NetworkSpec
 

@@ -1,6 +1,7 @@
-"""The compiled CMD is the plain one: values, gradients, second derivatives, precision."""
+"""The compiled CMD is the plain one: values, gradients, second derivatives, precision; it is chosen by layout alone."""
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,12 +9,14 @@ import torch
 
 import momentalign as ma
 from momentalign import errors
-from momentalign.discrepancies import _cpu as choice
-from momentalign.discrepancies._cpu import CPUBackend, _Buffers, differentiable_terms
+from momentalign.discrepancies import fused
+from momentalign.discrepancies._cpu import CPUBackend, _Buffers
 from momentalign.discrepancies.central_moment import stacked_terms
+from momentalign.discrepancies.fused import SMALL, _backend, differentiable_terms, fast_terms, is_ordinary
+from momentalign.moments.loops import compiled, reordered
 
 
-def pair(rows=301, other=203, width=37, dtype=torch.float64, seed=0):
+def samples_of(rows=301, other=203, width=37, dtype=torch.float64, seed=0):
     generator = torch.Generator().manual_seed(seed)
     source = torch.rand(rows, width, generator=generator, dtype=dtype).requires_grad_()
     target = torch.rand(other, width, generator=generator, dtype=dtype).square().requires_grad_()
@@ -29,15 +32,15 @@ def value_and_gradient(function, source, target):
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5, 6, 10])
 @pytest.mark.parametrize("shape", [(301, 203, 37), (1, 7, 3), (600, 300, 513), (5, 1, 300)])
 def test_fused_equals_plain_in_float64(order, shape):
-    source, target = pair(*shape)
+    source, target = samples_of(*shape)
     plain, plain_gradients = value_and_gradient(lambda s, t: stacked_terms(s, t, order, scale=2.0), source, target)
-    fused, fused_gradients = value_and_gradient(
+    found, found_gradients = value_and_gradient(
         lambda s, t: differentiable_terms(CPUBackend(), s, t, order, scale=2.0, summed=False, plain=stacked_terms),
         source,
         target,
     )
-    torch.testing.assert_close(fused, plain, rtol=1e-12, atol=1e-15)
-    for ours, theirs in zip(fused_gradients, plain_gradients, strict=True):
+    torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-15)
+    for ours, theirs in zip(found_gradients, plain_gradients, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-15)
 
 
@@ -67,8 +70,8 @@ def test_float32_keeps_five_digits_of_the_value_and_four_of_the_gradient(make):
 
 def test_public_function_takes_the_fused_path_for_ordinary_tensors(monkeypatch):
     calls = []
-    source, target = pair(dtype=torch.float32)
-    monkeypatch.setattr(choice, "differentiable_terms", record(calls))
+    source, target = samples_of(dtype=torch.float32)
+    monkeypatch.setattr(fused, "differentiable_terms", record(calls))
     ma.cmd(source, target)
     assert calls == [1]
     ma.cmd(source[:, ::2], target[:, ::2])  # strided
@@ -80,16 +83,16 @@ def test_public_function_takes_the_fused_path_for_ordinary_tensors(monkeypatch):
 
 
 def record(calls):
-    def fused(backend, source, target, n_moments, *, scale, summed, plain):
+    def recording(backend, source, target, n_moments, *, scale, summed, plain):
         calls.append(1)
         return plain(source, target, n_moments, scale=scale).sum()
 
-    return fused
+    return recording
 
 
 def test_gradient_of_the_gradient_goes_through_plain_torch():
-    source, target = pair(40, 30, 40)
-    assert source.numel() + target.numel() >= choice.SMALL
+    source, target = samples_of(40, 30, 40)
+    assert source.numel() + target.numel() >= SMALL
     gradient = torch.autograd.grad(ma.cmd(source, target), source, create_graph=True)[0]
     second = torch.autograd.grad(gradient.square().sum(), (source, target))
     plain = torch.autograd.grad(stacked_terms(source, target, 5).sum(), source, create_graph=True)[0]
@@ -100,7 +103,7 @@ def test_gradient_of_the_gradient_goes_through_plain_torch():
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_gradients_of_weighted_terms_can_be_differentiated_again(alone):
-    source, target = pair(9, 8, 3)
+    source, target = samples_of(9, 8, 3)
     wanted = (target,) if alone else (source, target)
     source.requires_grad_(not alone)
     terms = differentiable_terms(CPUBackend(), source, target, 4, scale=2.0, summed=False, plain=stacked_terms)
@@ -114,7 +117,7 @@ def test_gradients_of_weighted_terms_can_be_differentiated_again(alone):
 
 
 def test_only_the_wanted_gradient_is_computed():
-    source, target = pair()
+    source, target = samples_of()
     ma.cmd(source, target.detach()).backward()
     assert source.grad is not None
     assert target.grad is None
@@ -122,7 +125,7 @@ def test_only_the_wanted_gradient_is_computed():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_gradient_where_samples_coincide_up_to_order(dtype):
-    source, _ = pair(dtype=dtype)
+    source, _ = samples_of(dtype=dtype)
     shuffled = source.detach()[torch.randperm(len(source), generator=torch.Generator().manual_seed(3))].requires_grad_()
     value = ma.cmd(source, shuffled)
     value.backward()
@@ -132,7 +135,7 @@ def test_no_gradient_where_samples_coincide_up_to_order(dtype):
 
 
 def test_arrays_and_half_precision_take_the_same_road():
-    source, target = pair(dtype=torch.float32)
+    source, target = samples_of(dtype=torch.float32)
     arrays = ma.cmd(source.detach().numpy(), target.detach().numpy())
     assert arrays == pytest.approx(ma.cmd(source, target).item(), rel=1e-6)
     half = ma.cmd(source.detach().bfloat16(), target.detach().bfloat16())
@@ -141,7 +144,7 @@ def test_arrays_and_half_precision_take_the_same_road():
 
 
 def test_nan_is_named():
-    source, target = (x.detach() for x in pair())
+    source, target = (x.detach() for x in samples_of())
     source[3, 4] = np.nan
     with pytest.raises(errors.InvalidInputError, match="source holds NaN"):
         ma.cmd(source, target)
@@ -149,13 +152,13 @@ def test_nan_is_named():
 
 @pytest.mark.parametrize("order", [2, 4, 5])
 def test_overflow_is_named(order):
-    _, target = (x.detach().float() for x in pair())
+    _, target = (x.detach().float() for x in samples_of())
     with pytest.raises(errors.InvalidInputError, match="overflow"):
         ma.cmd(target * 1e30, target, n_moments=order)
 
 
 def test_gradients_in_use_are_never_written_again():
-    source, target = pair(1000, 900, 64, dtype=torch.float32)
+    source, target = samples_of(1000, 900, 64, dtype=torch.float32)
     kept = []
     for factor in (1.0, 0.5, 0.25, 0.1, 0.9, 0.3):
         source.grad = target.grad = None
@@ -167,7 +170,7 @@ def test_gradients_in_use_are_never_written_again():
 
 
 def test_gradients_nobody_holds_are_taken_again():
-    source, target = pair(1000, 900, 64, dtype=torch.float32)
+    source, target = samples_of(1000, 900, 64, dtype=torch.float32)
     places = set()
     for _ in range(10):
         source.grad = target.grad = None
@@ -209,7 +212,7 @@ def test_small_and_large_arrays_are_not_kept(size, kept):
 
 def test_threads_do_not_share_a_gradient():
     def gradients(seed):
-        source, target = pair(500, 400, 64, dtype=torch.float32, seed=seed)
+        source, target = samples_of(500, 400, 64, dtype=torch.float32, seed=seed)
         found = []
         for _ in range(30):
             source.grad = target.grad = None
@@ -219,3 +222,106 @@ def test_threads_do_not_share_a_gradient():
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(gradients, range(8)))
+
+
+class Told(CPUBackend):
+    """Compiled loops that remember what they were told."""
+
+    def terms(self, source, target, order, scale, *, ahead=(False, False)):
+        self.ahead = tuple(ahead)
+        return super().terms(source, target, order, scale, ahead=ahead)
+
+    def gradients(self, samples, statistics, upstream, order, scale, needed):
+        self.needed = tuple(needed)
+        self.found = super().gradients(samples, statistics, upstream, order, scale, needed)
+        return self.found
+
+
+@pytest.mark.parametrize("needed", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("summed", [True, False])
+def test_a_backend_is_told_which_gradients_will_be_asked_for(pair, needed, summed):
+    samples = [sample.requires_grad_(need) for sample, need in zip(pair(), needed, strict=True)]
+    backend = Told()
+    found = differentiable_terms(backend, *samples, 3, scale=2.0, summed=summed, plain=stacked_terms)
+    torch.testing.assert_close(found.sum(), stacked_terms(*samples, 3, scale=2.0).sum(), rtol=1e-12, atol=0.0)
+    assert backend.ahead == (needed if summed else (False, False))
+    found.sum().backward()
+    assert backend.needed == needed
+    assert [slope is not None for slope in backend.found] == list(needed)
+
+
+def test_without_gradients_none_are_prepared(pair):
+    backend = Told()
+    source, target = pair(grad=True)
+    with torch.no_grad():
+        value = differentiable_terms(backend, source, target, 3, scale=2.0, summed=True, plain=stacked_terms)
+    assert not value.requires_grad
+    assert backend.ahead == (False, False)
+    terms = differentiable_terms(
+        backend, source.detach(), target.detach(), 3, scale=2.0, summed=False, plain=stacked_terms
+    )
+    torch.testing.assert_close(terms, stacked_terms(source, target, 3, scale=2.0).detach(), rtol=1e-12, atol=0.0)
+
+
+class Elsewhere(NamedTuple):
+    """What is looked at of a tensor on another device."""
+
+    device: torch.device = torch.device("cuda")
+    dtype: torch.dtype = torch.float32
+
+
+def test_a_cpu_compiles_nothing_for_few_numbers():
+    few, many = torch.ones(1, 1000), torch.ones(1, SMALL - 1000)
+    for source, target in ((few, many), (many, few)):
+        assert isinstance(_backend(source, target, 5), CPUBackend)
+        assert isinstance(_backend(source.double(), target.double(), 10), CPUBackend)
+        assert _backend(source, target[:, 1:], 5) is None
+
+
+def test_a_gpu_has_kernels_for_five_moments_in_single_and_half_precision():
+    pytest.importorskip("triton")
+    from momentalign.discrepancies._triton import CUDABackend
+
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        sample = Elsewhere(dtype=dtype)
+        assert isinstance(_backend(sample, sample, 5), CUDABackend)
+        assert isinstance(_backend(sample, sample, 1), CUDABackend)
+        assert _backend(sample, sample, 6) is None
+    assert _backend(Elsewhere(dtype=torch.float64), Elsewhere(dtype=torch.float64), 5) is None
+    assert _backend(Elsewhere(torch.device("meta")), Elsewhere(torch.device("meta")), 5) is None
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_both_samples_have_to_be_plain_contiguous_memory(index):
+    samples = [torch.rand(60, 60), torch.rand(50, 60)]
+    settings = {"scale": 1.0, "summed": True, "plain": stacked_terms}
+    assert fast_terms(*samples, 5, **settings) is not None
+    samples[index] = torch.rand(60, len(samples[index])).T
+    assert not is_ordinary(samples[index])
+    assert fast_terms(*samples, 5, **settings) is None
+
+
+def test_what_is_ordinary():
+    sample = torch.rand(4, 3)
+    assert is_ordinary(sample)
+    assert is_ordinary(torch.nn.Parameter(sample))
+    assert not is_ordinary(sample.as_subclass(type("Kind", (torch.Tensor,), {})))
+    seen = []
+    torch.vmap(lambda row: seen.append(is_ordinary(row)) or row)(sample)
+    with torch.autograd.forward_ad.dual_level():
+        seen.append(is_ordinary(sample))
+    assert seen == [False, False]
+
+
+def quotient(one, other):
+    return one / other
+
+
+@pytest.mark.parametrize(("compile_it", "freedom"), [(compiled, {"contract"}), (reordered, {"contract", "reassoc"})])
+def test_loops_take_no_more_freedom_than_they_say(compile_it, freedom):
+    """Other threads run meanwhile, zero divides as in numpy, and what is compiled is kept beside its source."""
+    found = compile_it(quotient)
+    options = {"nogil": True, "error_model": "numpy", "fastmath": freedom}
+    assert {name: found.targetoptions[name] for name in options} == options
+    assert found.stats.cache_path is not None
+    assert np.isinf(found(1.0, 0.0))

@@ -7,15 +7,15 @@ import sys
 import pytest
 import torch
 
-from momentalign.discrepancies._cpu import differentiable_terms
 from momentalign.discrepancies.central_moment import stacked_terms
+from momentalign.discrepancies.fused import differentiable_terms
 
 pytest.importorskip("triton")
 
 INTERPRETED = """
 import torch
-from momentalign.discrepancies._cuda import CUDABackend
-from momentalign.discrepancies._cpu import differentiable_terms
+from momentalign.discrepancies._triton import CUDABackend
+from momentalign.discrepancies.fused import differentiable_terms
 from momentalign.discrepancies.central_moment import stacked_terms
 
 SHAPES = ((70, 33, 130, 5), (1, 9, 3, 5), (40, 40, 5, 3), (50, 20, 4, 1), (33, 65, 7, 2), (900, 700, 300, 5))
@@ -71,7 +71,7 @@ def test_kernels_in_the_interpreter():
 @pytest.mark.parametrize("shape", [(128, 128, 256), (4097, 1000, 1000), (7, 3, 2), (200_000, 100_000, 64)])
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_kernels_on_a_gpu(dtype, shape, order):
-    from momentalign.discrepancies._cuda import CUDABackend
+    from momentalign.discrepancies._triton import CUDABackend
 
     rows, others, width = shape
     generator = torch.Generator("cuda").manual_seed(0)
