@@ -1,6 +1,7 @@
 """Loads every hostile file of a folder and prints what happened: ``python audit_worker.py FOLDER``, one JSON object.
 
-``FOLDER/sound/KIND`` is loaded first, so that all is imported; then nothing may be run, imported, written or sent.
+``FOLDER/sound/KIND`` is loaded first, so that all is imported; then nothing may be run, imported, written or sent, and
+of files nothing may be opened outside of the folder.
 """
 
 import json
@@ -51,7 +52,8 @@ def watch(event: str, arguments: tuple[object, ...]) -> None:
     written = event == "open" and (
         set(str(arguments[1] or "r")) & set("wax+") or int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     )
-    if written or event.partition(".")[0] in FAMILIES or event in CALLS:
+    elsewhere = event == "open" and isinstance(arguments[0], str) and not arguments[0].startswith(sys.argv[1])
+    if written or elsewhere or event.partition(".")[0] in FAMILIES or event in CALLS:
         seen.append((event, repr(arguments)[:200]))
 
 
@@ -77,9 +79,10 @@ def main(folder: Path) -> None:
     sys.addaudithook(watch)
     tracemalloc.start()
     found = {f"{kind}: {path.name}": attempt(kind, path) for kind, path in cases}
+    sound = [attempt(kind, folder / "sound" / kind) for kind in list(LOADERS)]
     # A loader that unpickles, to see that it would be seen.
     LOADERS["careless"] = lambda path: pickle.loads(path.read_bytes())  # noqa: S301
-    sys.stdout.write(json.dumps([found, attempt("careless", folder / "network" / "pickle")]))
+    sys.stdout.write(json.dumps([found, sound, attempt("careless", folder / "network" / "pickle")]))
 
 
 if __name__ == "__main__":

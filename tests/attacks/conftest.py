@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,17 @@ from safetensors.numpy import save
 from momentalign import MANNClassifier
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     X = np.random.default_rng(0).normal(size=(20, 2))
-    path = tmp_path / "model"
+    path = tmp_path_factory.mktemp("saved") / "model"
     MANNClassifier(hidden=(3,), max_epochs=2, random_state=0).fit(X, np.arange(20) % 2).save(path)
     return path
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(saved, tmp_path / "model"))
 
 
 @pytest.fixture

@@ -1,14 +1,8 @@
-"""Damaged, forged and foreign model folders: each is refused, none is executed, none loads silently."""
+"""Damaged and forged folders of one model: each is refused, whatever digest it has."""
 
 import hashlib
-import io
 import json
-import os
-import pickle
 import shutil
-import subprocess
-import sys
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -80,11 +74,7 @@ def test_weights_of_another_model_are_refused(folder, weights, tmp_path):
 
 
 def _rename(name):
-    def change(body):
-        ((_, digest),) = body["files"].items()
-        body["files"] = {name: digest}
-
-    return change
+    return lambda body: body.update(files=dict.fromkeys([name], *body["files"].values()))
 
 
 def _set(*keys_and_value):
@@ -186,41 +176,6 @@ def test_forged_weights_with_the_right_digests_are_refused(folder, weights, forg
     assert "bytes, not" not in _refuse(folder)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"digest": "0", "digest": "1"}',
-        '{"digest": "0", "x": NaN}',
-        '{"digest": "0", "x": Infinity}',
-        '{"digest": "0", "x": -Infinity}',
-        '{"digest": "0", "x": 1e999}',
-        '{"digest": null}',
-        "[]",
-        "null",
-        "7",
-        '"text"',
-        "",
-        "\ufeff{}",
-        '{"digest": "0"} trailing',
-        "[" * 100_000,
-        '{"a":' * 100_000,
-        "1" * 5000,
-        '{"digest": "\\ud800"}',
-        '{"digest": "0", "\\ud800": 1}',
-    ],
-    ids=lambda text: repr(text[:20]),
-)
-def test_text_that_is_no_manifest_is_refused(folder, text):
-    (folder / "manifest.json").write_text(text, encoding="utf-8")
-    _refuse(folder)
-
-
-@pytest.mark.parametrize("content", [b"\xff\xfe\x00", b"\x80", os.urandom(200), b"\0" * 64])
-def test_bytes_that_are_no_text_are_refused(folder, content):
-    (folder / "manifest.json").write_bytes(content)
-    _refuse(folder)
-
-
 def test_a_key_that_stands_twice_is_refused_even_with_the_right_digest(folder, forge):
     """Readers that take the first and readers that take the last would see different models."""
     path = folder / "manifest.json"
@@ -238,98 +193,11 @@ def test_a_damaged_manifest_is_refused_before_it_is_parsed(folder, monkeypatch):
     assert "its content does not match its digest" in _refuse(folder)
 
 
-def test_a_manifest_laid_out_differently_is_refused(folder):
+@pytest.mark.parametrize(
+    "text", [None, "", "null", '{"digest": "0"} trailing', '{"digest": "0", "x": 1e999}', "1" * 5000]
+)
+def test_a_manifest_laid_out_differently_is_refused(folder, text):
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8"))), encoding="utf-8")
+    text = json.dumps(json.loads(path.read_text(encoding="utf-8"))) if text is None else text
+    path.write_text(text, encoding="utf-8")
     assert "digest" in _refuse(folder)
-
-
-class _Bomb:
-    def __reduce__(self):
-        return (os.mkdir, ("exploded",))
-
-
-@pytest.mark.parametrize("member", ["manifest", "weights", "weights with the right digest"])
-def test_pickles_under_our_names_do_not_explode(folder, weights, forge, tmp_path, monkeypatch, member):
-    monkeypatch.chdir(tmp_path)
-    bomb = io.BytesIO()
-    pickle.dump(_Bomb(), bomb)
-    (folder / "manifest.json" if member == "manifest" else weights).write_bytes(bomb.getvalue())
-    if member.endswith("digest"):
-        forge(lambda body: body["files"].update({weights.name: hashlib.sha256(bomb.getvalue()).hexdigest()}))
-        forge(_set("bytes", len(bomb.getvalue())))
-        assert "not a safetensors file" in _refuse(folder)
-    _refuse(folder)
-    assert not (tmp_path / "exploded").exists()
-
-
-@pytest.mark.parametrize("member", ["manifest", "weights"])
-@pytest.mark.parametrize("kind", ["link", "link to nothing", "folder", "pipe"])
-def test_members_are_plain_files(folder, weights, tmp_path, member, kind):
-    path = folder / "manifest.json" if member == "manifest" else weights
-    real = tmp_path / "elsewhere"
-    path.rename(real)
-    if kind.startswith("link"):
-        path.symlink_to(real if kind == "link" else tmp_path / "nowhere")
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        os.mkfifo(path)  # reading it would wait for ever
-    _refuse(folder)
-
-
-def test_a_huge_manifest_is_refused_before_it_is_read(folder, monkeypatch):
-    path = folder / "manifest.json"
-    with path.open("r+b") as file:
-        file.truncate(checkpoints.LARGEST_MANIFEST + 1)  # sparse: takes no room on the disk
-    monkeypatch.setattr(os, "fdopen", lambda *_, **__: pytest.fail("the manifest was read"))
-    assert "larger" in _refuse(folder)
-
-
-def test_weights_of_another_size_are_refused_before_they_are_read(folder, weights):
-    os.truncate(weights, 2**31)  # sparse: takes no room on the disk
-    tracemalloc.start()
-    try:
-        assert "it has 2147483648 bytes, not" in _refuse(folder)
-        assert tracemalloc.get_traced_memory()[1] < 2**20
-    finally:
-        tracemalloc.stop()
-
-
-AUDIT = """
-import os, sys
-import momentalign as ma, numpy as np
-from momentalign.estimators import persistence
-import safetensors.numpy
-folder = sys.argv[1]
-FAMILIES = "subprocess socket ctypes pickle shutil marshal exec compile import".split()
-CALLS = ["os." + name for name in "system exec posix_spawn fork remove rename mkdir chmod rmdir symlink link".split()]
-ma.load(sys.argv[2])  # everything that is imported on the way is imported now
-seen = []
-def hook(event, arguments):
-    if event.split(".")[0] in FAMILIES or event in CALLS:
-        seen.append((event, repr(arguments)[:200]))
-    elif event == "open" and (set(str(arguments[1] or "r")) & set("wax+") or arguments[2] & (os.O_WRONLY | os.O_RDWR)):
-        seen.append((event, repr(arguments)[:200]))
-    elif event == "open" and not isinstance(arguments[0], int) and not str(arguments[0]).startswith(folder):
-        seen.append((event, repr(arguments)[:200]))
-sys.addaudithook(hook)
-try:
-    ma.load(folder)
-    outcome = "loaded"
-except ma.errors.DamagedFileError:
-    outcome = "refused"
-found = list(seen)
-print(outcome, found)
-"""
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-def test_loading_runs_nothing_writes_nothing_and_opens_nothing_else(folder, forge, tmp_path, damaged):
-    shutil.copytree(folder, tmp_path / "sound")
-    if damaged:
-        forge(_set("description", "class", "os.system"))
-    done = subprocess.run(
-        [sys.executable, "-c", AUDIT, str(folder), str(tmp_path / "sound")], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == ("refused []" if damaged else "loaded []")

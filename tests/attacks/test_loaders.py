@@ -167,6 +167,9 @@ PLACES = {
 }
 LINKS = {
     "link": replaced(lambda path: path.symlink_to("/etc/passwd")),
+    "link to itself elsewhere": lambda path: path.symlink_to(
+        path.rename(path.parents[1] / f"{path.parent.name} moved")
+    ),
     "link to nothing": replaced(lambda path: path.symlink_to("/nowhere")),
     "hard link to another file": replaced(lambda path: path.hardlink_to(path.parents[1] / "other")),
     "gone": Path.unlink,
@@ -265,8 +268,10 @@ def test_each_is_refused_with_an_error_of_ours_that_names_the_place(results):
         assert len(found["outcome"]) < 1000
 
 
-def test_nothing_is_run_imported_written_or_sent(results):
+def test_nothing_is_run_imported_written_or_sent(process, results):
     assert {name: found["events"] for name, found in results.items() if found["events"]} == {}
+    for sound in process[1][1]:
+        assert (sound["outcome"], sound["events"]) == ("loaded", [])
 
 
 def test_a_refusal_takes_less_than_twice_the_memory_of_the_file(results):
@@ -279,6 +284,6 @@ def test_a_refusal_takes_less_than_twice_the_memory_of_the_file(results):
 
 def test_the_watch_notices_what_it_watches_for(process):
     """A loader that unpickled would be seen, and the bomb would go off."""
-    folder, (_, careless) = process
+    folder, (_, _, careless) = process
     assert {event for event, _ in careless["events"]} >= {"pickle.find_class", "os.mkdir"}
     assert (folder / "sound" / "exploded").exists()
