@@ -5,6 +5,7 @@ A killed run is started again in its folder, to be killed again or to end; what 
 that nobody disturbed leaves. Of the page and the results of a fit the seconds it took are left out.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,18 +13,15 @@ import random
 import re
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from pathlib import Path
 
 import numpy as np
-import pytorch_lightning  # noqa: F401  (imported before the forks)
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
-import momentalign.training.deep.module  # noqa: F401
-from momentalign import MANNClassifier, ReverseValidationSearch, adapt
+from momentalign import MANNClassifier, ReverseValidationSearch
 from momentalign.cli import main
 from momentalign.workflow.model import load_model
 
@@ -35,21 +33,6 @@ def problem() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     X, y = rng.normal(size=(120, 3)), np.arange(120) % 2
     X[:, 0] += 2.0 * y
     return X, y, X[:100] + np.array([1.0, 0.0, 0.0])
-
-
-def train_deep() -> None:
-    X, y, target = problem()
-    rows = torch.tensor(X, dtype=torch.float32)
-    source = DataLoader(TensorDataset(rows, torch.tensor(y)), batch_size=10, shuffle=True)
-    other = DataLoader(TensorDataset(torch.tensor(target, dtype=torch.float32)), batch_size=10, shuffle=True)
-    torch.manual_seed(1)
-    network = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 2))
-    adapted = adapt(
-        network, "2", source, other, interval="data", max_epochs=4, random_state=3, device="cpu", checkpoint="deep",
-        checkpoint_every=3,
-    )  # fmt: skip
-    values = b"".join(value.numpy().tobytes() for value in adapted.state_dict().values())
-    Path("weights").write_text(hashlib.sha256(values).hexdigest())
 
 
 def search() -> None:
@@ -79,7 +62,7 @@ def call(*arguments: str) -> None:
     main()
 
 
-KINDS = {"deep": train_deep, "search": search, "reproduce": reproduce, "fit": fit}
+KINDS = {"search": search, "reproduce": reproduce, "fit": fit}
 
 
 def start(kind: str, folder: Path) -> int:
@@ -111,8 +94,9 @@ def wait(pid: int) -> int:
 
 def killed(kind: str, folder: Path, delay: float) -> bool:
     """Start a run and kill it after some seconds; whether it was still running."""
-    pid = start(kind, folder)
-    time.sleep(delay)
+    pid, deadline = start(kind, folder), time.monotonic() + delay
+    while time.monotonic() < deadline and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        time.sleep(0.01)
     os.kill(pid, signal.SIGKILL)
     code = wait(pid)
     assert code in (0, -signal.SIGKILL), (folder.parent / f"{folder.name}.log").read_text()
@@ -145,10 +129,12 @@ def look_at_what_a_kill_left(kind: str, folder: Path) -> None:
 
 
 def disturb(kind: str, work: Path, kills: int) -> dict[str, object]:
+    finish(kind, work / "again")
     began = time.monotonic()
     finish(kind, work / "undisturbed")
     seconds = time.monotonic() - began
-    expected, count, number, different = content(work / "undisturbed"), 0, 0, []
+    expected, count, number = content(work / "undisturbed"), 0, 0
+    different = sorted({*content(work / "again").items()} ^ {*expected.items()})
     while count < kills:
         folder = work / f"disturbed{number}"
         if killed(kind, folder, random.uniform(0, seconds)):  # noqa: S311
@@ -164,7 +150,9 @@ def disturb(kind: str, work: Path, kills: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    place, kill_count, *chosen = sys.argv[1:]
+    folder, kill_count, *chosen = sys.argv[1:]
     random.seed(os.urandom(8))
-    results = {name: disturb(name, Path(place) / name, int(kill_count)) for name in chosen}
+    with tempfile.TemporaryDirectory() as first, contextlib.chdir(first):
+        search()  # Every fork has the loops that are compiled here.
+    results = {name: disturb(name, Path(folder) / name, int(kill_count)) for name in chosen}
     sys.stdout.write(json.dumps(results))

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and fork are
 MODEL = Path(__file__).parents[1] / "golden" / "0.1.0" / "table"
 WORKER = Path(__file__).with_name("crash_worker.py")
 FILES = {
-    "deep": {"weights"},
     "search": {"search.jsonl", "model/manifest.json"},
     "fit": {"source.csv", "target.csv", "model/manifest.json", "model/report.html"},
     "reproduce": {"momentalign-sentiment.jsonl", "momentalign-sentiment.json", "momentalign-sentiment.html"},
@@ -41,7 +40,7 @@ def disturbed(tmp_path_factory):
 
     def run(kills):
         if kills not in found:
-            # Killed deep runs have a test of their own, test_deep_resume.py; killed reproductions in tests/test_cli.py.
+            # Deep runs are killed in test_deep_resume.py, reproductions in tests/test_cli.py too.
             kinds = [kind for kind in FILES if kills > FEW or kind in ("search", "fit")]
             kinds = [kind for kind in kinds if kind != "reproduce" or "MOMENTALIGN_DATA" in os.environ]
             folder = tmp_path_factory.mktemp("disturbed")
@@ -62,7 +61,7 @@ LONG_RUN = [pytest.mark.long, pytest.mark.timeout(3600)]
     [
         ("search", FEW),
         ("fit", FEW),
-        *[pytest.param(kind, 50, marks=LONG_RUN) for kind in ("deep", "search", "fit")],
+        *[pytest.param(kind, 50, marks=LONG_RUN) for kind in ("search", "fit")],
         pytest.param("reproduce", 50, marks=[*LONG_RUN, pytest.mark.data]),
     ],
 )
@@ -75,14 +74,13 @@ def test_killed_at_random_moments_a_run_ends_with_the_same_bits(disturbed, kind,
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def commands(tmp_path_factory):
     """Files that keep every command busy for minutes, and a model."""
     folder = tmp_path_factory.mktemp("commands")
     rng = np.random.default_rng(0)
     for name in ("source", "target"):
         frame = pd.DataFrame(rng.normal(size=(20_000, 4)), columns=list("abcd"))
         frame.assign(y=np.where(frame["a"] > 0, "yes", "no")).to_csv(folder / f"{name}.csv", index=False)
-    (folder / "many.csv").write_text("id,spend,visits,age,city\n" + "c1,0.5,0.25,0.125,Linz\n" * 4_000_000)
     shutil.copytree(MODEL, folder / "model")
     return folder
 
@@ -125,19 +123,23 @@ LONG = {
         for number in (signal.SIGTERM, signal.SIGINT)
     ],
 )
-def test_asked_to_stop_a_command_leaves_within_seconds_and_nothing_half_written(place, tmp_path, name, number):
+def test_asked_to_stop_a_command_leaves_within_seconds_and_nothing_half_written(commands, tmp_path, name, number):
     arguments, sign = LONG[name]
-    before = {path.name for path in place.iterdir()}
-    with (tmp_path / "said").open("w") as said:
-        process = subprocess.Popen([sys.executable, *arguments], cwd=place, env=ENVIRONMENT, stdout=said, stderr=said)
-    _wait_for_work(process, place, sign)
+    if name == "predict":
+        (commands / "many.csv").write_text("id,spend,visits,age,city\n" + "c1,0.5,0.25,0.125,Linz\n" * 4_000_000)
+    before = {path.name for path in commands.iterdir()}
+    with (tmp_path / "output").open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, *arguments], cwd=commands, env=ENVIRONMENT, stdout=output, stderr=output
+        )
+    _wait_for_work(process, commands, sign)
     seconds = _stop(process, number)
-    words = (tmp_path / "said").read_text()
-    assert process.returncode in _codes(name, number), words
+    text = (tmp_path / "output").read_text()
+    assert process.returncode in _codes(name, number), text
     assert seconds < 5.0
-    assert name == "search" or words.splitlines()[-1].startswith("momentalign: interrupted")
-    assert name == "search" or "Traceback" not in words
-    for path in [path for path in place.iterdir() if path.name not in before]:
+    assert name == "search" or text.splitlines()[-1].startswith("momentalign: interrupted")
+    assert name == "search" or "Traceback" not in text
+    for path in [path for path in commands.iterdir() if path.name not in before]:
         _check_whole(path)
 
 
@@ -172,13 +174,13 @@ def _codes(name, number):
     return (-number, 128 + number) if name == "search" else (128 + number,)
 
 
-def _wait_for_work(process, place, sign):
+def _wait_for_work(process, folder, sign):
     """Wait until a command is past its imports and at work: it has a file, or has used some seconds of a core."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         if sign is None and _cpu_seconds(process.pid) > 6.0:
             return
-        if sign is not None and list(place.glob(sign)):
+        if sign is not None and list(folder.glob(sign)):
             return
         time.sleep(0.05)
     process.kill()

@@ -80,18 +80,22 @@ random.seed(os.urandom(8))
 codes = {"undisturbed": [run(None, work / "undisturbed")]}
 for name in ("SIGKILL", "SIGTERM"):
     number = getattr(signal, name)
-    codes[name] = [run(work / f"run {name}", work / name, number, steps) for steps in (1, 3, 2)]
+    codes[name] = [run(work / f"run {name}", work / name, number, steps) for steps in map(int, sys.argv[2:])]
     codes[name].append(run(work / f"run {name}", work / name))
 print(json.dumps(codes))
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL and fork are of POSIX")
-def test_a_killed_run_goes_on_to_the_same_bits(tmp_path):
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=300)
+@pytest.mark.parametrize("steps", [(1, 3, 2), pytest.param([1] * 8, marks=pytest.mark.long)])
+def test_a_killed_run_goes_on_to_the_same_bits(tmp_path, steps):
+    """Killed so many checkpoints after each start."""
+    command = [sys.executable, "-c", PROGRAM, tmp_path, *map(str, steps)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     codes = json.loads(done.stdout.splitlines()[-1])
-    assert codes == {"undisturbed": [0], "SIGKILL": [-9, -9, -9, 0], "SIGTERM": [143, 143, 143, 0]}
+    signals = {"SIGKILL": [-9] * len(steps) + [0], "SIGTERM": [143] * len(steps) + [0]}
+    assert codes == {"undisturbed": [0], **signals}
     digest, history = json.loads((tmp_path / "undisturbed").read_text())
     assert len(history) == 6
     for name in ("SIGKILL", "SIGTERM"):
