@@ -44,6 +44,7 @@ def test_the_parameters_and_defaults_are_the_contract():
         "verbose": 0,
         "between": "pooled",
         "domain_weights": "equal",
+        "sharpen": 0.0,
     }
     arguments = inspect.signature(ma.MANNClassifier.fit).parameters
     assert [name for name, p in arguments.items() if p.kind is p.POSITIONAL_OR_KEYWORD] == [
@@ -342,3 +343,36 @@ def test_adaptation_helps_where_the_target_is_shifted(discrepancy):
         )
         assert plain < 0.7
         assert adapted > 0.8
+
+
+def test_sharpening_makes_predictions_for_the_target_more_confident(quick, problem):
+    X, y, X_target, _ = problem
+    settings = {"optimizer": "adam", "learning_rate": 0.02, "max_epochs": 40}
+    plain, sharpened = (quick(**settings, sharpen=sharpen).fit(X, y, X_target) for sharpen in (0.0, 1.0))
+    confidence = [model.predict_proba(X_target).max(axis=1).mean() for model in (plain, sharpened)]
+    assert confidence[1] > confidence[0] + 0.1
+    assert sharpened.n_epochs_ == 2 * plain.n_epochs_
+
+
+def test_sparse_rows_are_sharpened_as_dense_ones(quick, problem):
+    X, y, X_target, _ = problem
+    dense, sparse_one = (quick(sharpen=0.5).fit(kind(X), y, kind(X_target)) for kind in (np.asarray, sparse.csr_matrix))
+    for one, other in zip(dense.coefs_, sparse_one.coefs_, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+def test_without_a_target_nothing_is_sharpened(quick, problem, assert_same_weights):
+    assert_same_weights(quick(sharpen=1.0).fit(*problem[:2]), quick().fit(*problem[:2]))
+
+
+@pytest.mark.parametrize("value", [-0.1, np.nan, np.inf, 1e16, "much", None, True])
+def test_a_weight_that_cannot_sharpen_is_refused(quick, problem, value):
+    X, y, X_target, _ = problem
+    model = quick(sharpen=value)
+    for call in (
+        lambda: model.fit(X, y, X_target),
+        lambda: model.partial_fit(X, y, X_target, classes=[0, 1]),
+        lambda: model.fit_chunks([(X, y)], [X_target]),
+    ):
+        with pytest.raises((ValueError, TypeError), match="sharpen must be a"):
+            call()

@@ -17,6 +17,7 @@ from momentalign.estimators.combination import (
     aggregated_probabilities,
     aggregation_coefficients,
     combine,
+    train_again,
     train_combination,
     weight_grid,
 )
@@ -374,3 +375,16 @@ def test_nothing_is_lost_when_held_out_rows_join(rng, make):
 def test_where_nothing_is_held_out_one_training_is_all(quick, problem):
     model = quick(weight="auto", validation_fraction=0.0).fit(problem.X, problem.y, problem.X_target)
     assert (model.n_epochs_, model.history_["validation_loss"]) == (5, [])
+
+
+def test_a_sharpened_network_is_trained_again_for_as_many_epochs_as_its_first_phase_was_good(rng):
+    rows = rng.normal(size=(60, 3)).astype(np.float32)
+    task = Task(rows, np.arange(60) % 2, rows + np.float32(1.0), 2)
+    config, spec = TrainingConfig(hidden=(4,), max_epochs=6, patience=6), NetworkSpec(0, sharpen=1.0)
+    (network,) = train_stack(task, config, [spec])
+    losses = [3.0, 1.0, 2.0, 3.0, 4.0, 5.0] + [0.5] * 6  # the second epoch of the first phase
+    network = replace(network, history=replace(network.history, validation_loss=losses))
+    ((again,), _) = train_again([(config, spec, network)], task, Running())
+    (expected,) = train_stack(task, replace(config, max_epochs=2, patience=2, keep="last"), [spec])
+    for one, other in zip(again.layers, expected.layers, strict=True):
+        np.testing.assert_array_equal(one.weight, other.weight)

@@ -26,6 +26,7 @@ CHANGES = {
     "between": "pairs",
     "domain_weights": [1.0, 9.0],
     "loss": "absolute",
+    "sharpen": 0.5,
 }
 # What says where something is done and what is shown; tests of their own look at them.
 ELSEWHERE = {"device", "verbose"}

@@ -145,6 +145,21 @@ def test_a_grid_may_grow_and_what_changes_no_score_may_change(search, quick, tmp
     assert lines(tmp_path / "deep" / "search.jsonl")[:-1] == before
 
 
+@pytest.mark.parametrize("kind", [ReverseValidationSearch, LabelFreeSearch])
+def test_sharpened_networks_of_a_grid_are_those_alone_and_go_on_where_they_stopped(search, quick, kind):
+    grid = {"sharpen": [0.0, 1.0, 50.0], "weight": [0.5]}
+    whole = scores(search(grid, kind=kind, resume=None))
+    alone = [
+        scores(search({"sharpen": [value], "weight": [0.5]}, kind=kind, resume=None))[0] for value in grid["sharpen"]
+    ]
+    assert whole == pytest.approx(alone, rel=1e-9)
+    assert len(set(whole)) > 1
+    search({"sharpen": [50.0], "weight": [0.5]}, kind=kind)
+    resumed = scores(search(grid, kind=kind))
+    assert resumed == pytest.approx(whole, rel=1e-9)
+    assert scores(search({"weight": [0.5]}, model=quick(sharpen=50.0), kind=kind)) == resumed[2:]
+
+
 def test_losses_of_ours_are_told_apart(search):
     grid = {"discrepancy": [ma.MMDLoss(beta=beta) for beta in (0.1, 10.0)], "weight": [20.0]}
     first = scores(search(grid))

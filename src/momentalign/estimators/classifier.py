@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from momentalign.discrepancies.several_domains import Between, DomainWeights
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.combination import (
     Combination,
@@ -25,11 +26,20 @@ from momentalign.estimators.combination import (
 )
 from momentalign.estimators.domains import all_or_nothing, split_layers
 from momentalign.estimators.labels import ClassLabels
-from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN
+from momentalign.estimators.mann import LARGEST_WEIGHT, MOST_HELD_OUT, BaseMANN
 from momentalign.estimators.several import Running
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.progress import progress_bar
-from momentalign.training.config import LossName, NetworkSpec, Task, TrainedNetwork, TrainingConfig
+from momentalign.training.config import (
+    Distance,
+    LossName,
+    NetworkSpec,
+    OptimizerName,
+    Task,
+    TrainedNetwork,
+    TrainingConfig,
+)
+from momentalign.validation import check_number
 
 __all__ = ["MANNClassifier"]
 
@@ -77,6 +87,10 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`. Numbers of `domain_weights` go with the
         sources in the order of their ids. ``"barycentre"`` needs ``discrepancy="cmd"``; any other distance is averaged
         over the pairs in the same way, and the domain classifier of ``"dann"`` tells all sources from all targets.
+    sharpen
+        Weight of the loss on unlabelled target predictions (:mod:`momentalign.training.target_loss`), which moves the
+        class boundaries to where there are few target rows. It is added in a second phase, as long as the first, whose
+        last weights are kept. Not in ``partial_fit`` and ``fit_chunks``.
 
     Attributes
     ----------
@@ -107,6 +121,43 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
     >>> bool(model.fit(X, y, X_target=X + [0.0, 1.0]).score(X + [0.0, 1.0], y) > 0.9)
     True
     """
+
+    def __init__(
+        self,
+        hidden: Sequence[int] = (50,),
+        discrepancy: str | Distance | None = "cmd",
+        weight: float | Literal["auto"] = 1.0,
+        n_moments: int = 5,
+        optimizer: OptimizerName = "adagrad",
+        learning_rate: float | None = None,
+        batch_size: int | None = 300,
+        max_epochs: int = 1500,
+        patience: int | None = 10,
+        validation_fraction: float = 0.3,
+        device: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        between: Between = "pooled",
+        domain_weights: DomainWeights = "equal",
+        *,
+        sharpen: float = 0.0,
+    ) -> None:
+        self.hidden = hidden
+        self.discrepancy = discrepancy
+        self.weight = weight
+        self.n_moments = n_moments
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.between = between
+        self.domain_weights = domain_weights
+        self.sharpen = sharpen
 
     _loss: LossName = "cross_entropy"
 
@@ -141,7 +192,7 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         >>> bool(model.score(X + [0.0, 1.0], y) > 0.9), model.n_epochs_
         (True, 50)
         """
-        self._refuse_automatic()
+        self._refuse_what_needs_all_rows("partial_fit")
         learned = getattr(self, "classes_", None)
         if classes is None and learned is None:
             raise InvalidInputError(
@@ -191,7 +242,7 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         >>> bool(model.fit_chunks(source, target).score(X + [0.0, 1.0], y) > 0.9)
         True
         """
-        self._refuse_automatic()
+        self._refuse_what_needs_all_rows("fit_chunks")
         return self._fit_chunks(source, target, ClassLabels(classes), most_held_out)
 
     def _new_labels(self) -> ClassLabels:
@@ -207,7 +258,18 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
     def _weight(self) -> float:
         return 1.0 if self._is_automatic else super()._weight()
 
-    def _refuse_automatic(self) -> None:
+    def _spec(self, config: TrainingConfig) -> NetworkSpec:
+        return replace(super()._spec(config), sharpen=self._checked_sharpen())
+
+    def _checked_sharpen(self) -> float:
+        return check_number(self.sharpen, "sharpen", least=0.0, most=LARGEST_WEIGHT)
+
+    def _refuse_what_needs_all_rows(self, method: str) -> None:
+        if self._checked_sharpen():
+            raise InvalidInputError(
+                f"sharpen={self.sharpen} looks at all target rows in a second phase, which {method} does not have; "
+                "give sharpen=0.0."
+            )
         if self._is_automatic:
             raise InvalidInputError(
                 'weight="auto" compares networks on rows it holds in memory, which chunks do not; give a number, try '

@@ -146,7 +146,9 @@ def train_again(
     """
     trainings = []
     for config, spec, network in members:
-        epochs = int(np.argmin(network.history.validation_loss)) + 1
+        losses = network.history.validation_loss
+        # A second phase that sharpens is as long as the first, and will be again.
+        epochs = int(np.argmin(losses[: (len(losses) + 1) // 2] if spec.sharpen else losses)) + 1
         # A patience of all epochs never stops a network, and has it look up after each.
         trainings.append((whole, replace(config, max_epochs=epochs, patience=epochs, keep="last"), spec))
     again, interrupted = train_each(trainings, running)

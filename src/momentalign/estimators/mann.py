@@ -77,39 +77,21 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     __metadata_request__predict_proba: ClassVar = {"sample_domain": True, "allow_source": True}
     __metadata_request__score: ClassVar = {"sample_domain": True, "allow_source": True}
 
-    def __init__(
-        self,
-        hidden: Sequence[int] = (50,),
-        discrepancy: str | Distance | None = "cmd",
-        weight: float | Literal["auto"] = 1.0,
-        n_moments: int = 5,
-        optimizer: OptimizerName = "adagrad",
-        learning_rate: float | None = None,
-        batch_size: int | None = 300,
-        max_epochs: int = 1500,
-        patience: int | None = 10,
-        validation_fraction: float = 0.3,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-        between: Between = "pooled",
-        domain_weights: DomainWeights = "equal",
-    ) -> None:
-        self.hidden = hidden
-        self.discrepancy = discrepancy
-        self.weight = weight
-        self.n_moments = n_moments
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
-        self.between = between
-        self.domain_weights = domain_weights
+    hidden: Sequence[int]
+    discrepancy: str | Distance | None
+    weight: float | Literal["auto"]
+    n_moments: int
+    optimizer: OptimizerName
+    learning_rate: float | None
+    batch_size: int | None
+    max_epochs: int
+    patience: int | None
+    validation_fraction: float
+    device: str
+    random_state: int | np.random.RandomState | None
+    verbose: int
+    between: Between
+    domain_weights: DomainWeights
 
     @property
     @abstractmethod

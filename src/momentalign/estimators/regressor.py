@@ -102,23 +102,21 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         domain_weights: DomainWeights = "equal",
         loss: ValueLossName = "squared",
     ) -> None:
-        super().__init__(
-            hidden=hidden,
-            discrepancy=discrepancy,
-            weight=weight,
-            n_moments=n_moments,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            max_epochs=max_epochs,
-            patience=patience,
-            validation_fraction=validation_fraction,
-            device=device,
-            random_state=random_state,
-            verbose=verbose,
-            between=between,
-            domain_weights=domain_weights,
-        )
+        self.hidden = hidden
+        self.discrepancy = discrepancy
+        self.weight = weight
+        self.n_moments = n_moments
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.between = between
+        self.domain_weights = domain_weights
         self.loss = loss
 
     @property

@@ -15,11 +15,10 @@ from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, train_test_split
 
-from momentalign.discrepancies.names import DISTANCES, named_distance
-from momentalign.discrepancies.several_domains import check_between, check_domain_weights
+from momentalign.discrepancies.names import DISTANCES
+from momentalign.discrepancies.several_domains import check_domain_weights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.estimators.mann import LARGEST_WEIGHT
 from momentalign.training.compiled_engine import is_compilable
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
 from momentalign.validation import check_device, check_number, check_seed, naming
@@ -46,6 +45,8 @@ class Point:
     def cell(self) -> dict[str, Any]:
         """Return all the score depends on, apart from the data, as plain values that name the point in a journal."""
         values = {name: _plain(name, value) for name, value in self.model.get_params().items() if name not in UNNAMED}
+        if not self.spec.sharpen:
+            del values["sharpen"]  # Journals of earlier versions know nothing of it.
         return {**values, "hidden": self.config.hidden, "random_state": self.spec.seed, "device": self.device}
 
 
@@ -98,12 +99,8 @@ def _read_point(index: int, estimator: MANNClassifier, parameters: dict[str, Any
             'give numbers, such as param_grid={"weight": [0.1, 1.0, 10.0]}.'
         )
     config = model._config()
-    weight = check_number(model.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
-    distance = named_distance(model.discrepancy, model.n_moments, width=config.hidden[-1])
-    between, weights = check_between(model.between), check_domain_weights(model.domain_weights)
     # A copy: asking a random state for a seed changes it, and the model is to be fitted later.
-    seed = check_seed(clone(model).random_state)
-    spec = NetworkSpec(seed, weight, distance, between=between, domain_weights=weights)
+    spec = replace(model._spec(config), seed=check_seed(clone(model).random_state))
     return Point(index, parameters, model, config, spec, check_device(model.device))
 
 

@@ -120,7 +120,8 @@ def _train_phase(
 def compile_ahead(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], *, device: str = "cpu") -> None:
     """Compile here what :func:`train_stack` is about to run on other threads: only the main thread hears a ^C."""
     if device == "cpu" and is_compilable(task, config, specs):
-        compile_loops(task, config, specs)
+        first_phases = [replace(spec, sharpen=0.0) for spec in specs if spec.sharpen]
+        compile_loops(task, config, [*first_phases, *specs])
 
 
 def train_tasks(
