@@ -30,9 +30,9 @@ class Case(NamedTuple):
     order: int
     cross: int
 
-    def terms(self, source, target, dtype, *, interval=(0.0, 1.0)):
+    def terms(self, source, target, dtype, *, interval=(0.0, 1.0), **weights):
         pair = (torch.tensor(np.array(sample), dtype=dtype) for sample in (source, target))
-        terms = ma.cmd_terms(*pair, n_moments=self.order, cross=self.cross, interval=interval)
+        terms = ma.cmd_terms(*pair, n_moments=self.order, cross=self.cross, interval=interval, **weights)
         assert terms.dtype == dtype
         return terms.double().numpy()
 
@@ -112,6 +112,19 @@ def test_a_sample_repeated_is_the_same_distribution(dtype, case, copies):
     source, target = case.samples
     difference = case.terms(np.tile(source, (copies, 1)), target, dtype) - case.terms(source, target, dtype)
     assert np.all(np.abs(difference) <= case.sizes(dtype))
+
+
+@both
+@given(case=cases(), data=st.data())
+def test_a_row_of_weight_two_is_a_row_given_twice(dtype, case, data):
+    counts = [data.draw(arrays(np.int64, len(sample), elements=st.integers(0, 3))) for sample in case.samples]
+    for count in counts:
+        count[0] += not count.any()
+    repeated = [np.repeat(sample, count, axis=0) for sample, count in zip(case.samples, counts, strict=True)]
+    weights = {"source_weight": counts[0], "target_weight": torch.tensor(counts[1])}
+    difference = case.terms(*case.samples, dtype, **weights) - case.terms(*repeated, dtype)
+    assert np.all(np.abs(difference) <= Case(repeated, case.order, case.cross).sizes(dtype))
+    assert not case.terms(case.samples[0], repeated[0], dtype, source_weight=counts[0]).any()
 
 
 @both

@@ -7,9 +7,7 @@ Definition in Eq. (12), dual form in Theorem 2 (Eq. 13), empirical estimate in E
 
 .. math:: \mathrm{cmd}_k(S, T) = \sum_{j=1}^k \frac{1}{|b-a|^j} \lVert c_j(S) - c_j(T) \rVert_2
 
-The Central Moment Discrepancy of data that are read in chunks: each domain becomes moments, which are compared.
-
-Eq. (23) of Zellinger et al. (2019) needs of a domain nothing but its moments, so neither has to fit into memory.
+The estimate needs of a domain nothing but its moments, so data that do not fit into memory are read in chunks.
 """
 
 from __future__ import annotations
@@ -34,80 +32,18 @@ from momentalign.discrepancies.several_domains import Between, DomainWeights, st
 from momentalign.discrepancies.unbiased import unbiased_terms
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.moments.readers import HIGHEST_ORDER, is_lazy, refuse_differing_names, refuse_other_names
-from momentalign.moments.sample import full_precision, marginal_terms, read_pair, refuse_non_finite, sample_moments
+from momentalign.moments.sample import (
+    RowWeights,
+    full_precision,
+    marginal_terms,
+    read_pair,
+    read_row_weights,
+    refuse_non_finite,
+    sample_moments,
+)
 from momentalign.validation import check_interval, positive_int
 
-__all__ = ["CMDLoss", "Interval", "chunked_terms", "cmd", "cmd_terms", "stacked_terms"]
-
-
-def chunked_terms(
-    source: Any, target: Any, n_moments: int, *, interval: Any, cross: int, unbiased: bool
-) -> NDArray[np.float64] | None:
-    """Return the terms of two domains of which one at least is read in chunks; None where both lie in memory.
-
-    Memory maps whose moments do not suffice are left to be read as arrays, which they are too.
-
-    Examples
-    --------
-    >>> batches = (np.full((2, 1), value) for value in (0.0, 1.0))
-    >>> chunked_terms(batches, [[0.5], [0.5]], 2, interval=(0.0, 1.0), cross=1, unbiased=False).tolist()
-    [0.0, 0.25]
-    >>> chunked_terms([[0.0]], [[0.5]], 2, interval=(0.0, 1.0), cross=1, unbiased=False)
-    """
-    if isinstance(source, Tensor) and isinstance(target, Tensor):
-        return None
-    lazy = [data for data in (source, target) if is_lazy(data)]
-    if not lazy:
-        return None
-    lacking = _lacking(n_moments, interval, cross, unbiased=unbiased)
-    if lacking and all(isinstance(data, np.memmap) for data in lazy):
-        return None
-    if lacking:
-        raise InvalidInputError(f"data that are read in chunks have no {lacking}, or read both domains into memory.")
-    _refuse_tensors(source, target)
-    return _terms(source, target, n_moments, interval, cross)
-
-
-def _lacking(n_moments: int, interval: Any, cross: int, *, unbiased: bool) -> str:
-    """What moments do not tell, and the remedy; empty where they suffice."""
-    if n_moments > HIGHEST_ORDER:
-        return f"moments above order {HIGHEST_ORDER}, got n_moments={n_moments}; lower n_moments"
-    if unbiased:
-        return "unbiased estimate, got unbiased=True; set unbiased=False"
-    if cross > 2:
-        return f"moments of more than two features, got cross={cross}; set cross=2"
-    if isinstance(interval, str):
-        return f"known range, got interval={interval!r}; give it as interval=(a, b)"
-    return ""
-
-
-def _refuse_tensors(source: Any, target: Any) -> None:
-    for name, data in (("source", source), ("target", target)):
-        if isinstance(data, Tensor):
-            raise InvalidTypeError(
-                f"{name} is a torch tensor and the other domain is read in chunks, which gives no gradient; give an "
-                f"array, for instance {name}.detach().numpy()."
-            )
-
-
-def _terms(source: Any, target: Any, n_moments: int, interval: Any, cross: int) -> NDArray[np.float64]:
-    # Its compiled loops take time to import, which tensors do not need.
-    from momentalign.moments.streaming import Moments
-
-    refuse_differing_names({"source": source, "target": target})
-    found = {"source": Moments(n_moments, cross), "target": Moments(n_moments, cross)}
-    for (name, moments), data in zip(found.items(), (source, target), strict=True):
-        moments._read(data, name)
-        if not moments.count:
-            raise InvalidInputError(f"{name} has no rows; give at least one.")
-    widths = [len(moments.mean) for moments in found.values()]
-    if widths[0] != widths[1]:
-        raise InvalidInputError(
-            f"source has {widths[0]} columns and target has {widths[1]}; give both the same features."
-        )
-    # Batches of an iterator name their columns only when they are read.
-    refuse_other_names(found["target"]._columns, "target", found["source"]._columns, "source")
-    return found["source"].cmd_terms(found["target"], interval=interval)
+__all__ = ["CMDLoss", "Interval", "cmd", "cmd_terms", "stacked_terms"]
 
 
 REMEDY = "give the range of the activations as interval=(a, b), scale them, or lower the order"
@@ -122,6 +58,8 @@ def cmd(
     interval: Interval = ...,
     cross: int = ...,
     unbiased: bool = ...,
+    source_weight: ArrayLike | Tensor | None = ...,
+    target_weight: ArrayLike | Tensor | None = ...,
 ) -> Tensor: ...
 @overload
 def cmd(
@@ -132,6 +70,8 @@ def cmd(
     interval: Interval = ...,
     cross: int = ...,
     unbiased: bool = ...,
+    source_weight: ArrayLike | Tensor | None = ...,
+    target_weight: ArrayLike | Tensor | None = ...,
 ) -> float: ...
 def cmd(
     source: Any,
@@ -141,6 +81,8 @@ def cmd(
     interval: Interval = (0.0, 1.0),
     cross: int = 1,
     unbiased: bool = False,
+    source_weight: Any = None,
+    target_weight: Any = None,
 ) -> Tensor | float:
     r"""Central Moment Discrepancy of two samples, Eq. (23).
 
@@ -163,6 +105,15 @@ def cmd(
     unbiased
         The squared norms, each estimated without bias, so that two samples of one distribution average to zero; the
         result can be negative. Needs at least ``2 * n_moments`` rows in each sample, and `cross` at most 2.
+    source_weight, target_weight
+        Shapes (rows,) and (other rows,): how much each row counts, finite and not negative. With
+        :math:`w_i = u_i / \sum_l u_l` of the given weights :math:`u_i` the moments are
+
+        .. math:: c_1 = \sum_i w_i x_i, \qquad c_j = \sum_i w_i (x_i - c_1)^j, \quad j \ge 2,
+
+        and cross-moments alike: a row of weight 2 is a row given twice. No gradient flows to the weights. They are not
+        known to ``unbiased=True`` nor to data that are read in chunks, for which
+        :meth:`Moments.update <momentalign.Moments.update>` has them.
 
     Notes
     -----
@@ -175,7 +126,9 @@ def cmd(
     >>> ma.cmd([[0.0], [1.0]], [[0.5], [0.5]], n_moments=2)
     0.25
     """
-    total, differentiable = _read_and_compute(source, target, n_moments, interval, cross, unbiased, summed=True)
+    total, differentiable = _read_and_compute(
+        source, target, n_moments, interval, cross, unbiased, (source_weight, target_weight), summed=True
+    )
     return total if differentiable else float(total)
 
 
@@ -188,6 +141,8 @@ def cmd_terms(
     interval: Interval = ...,
     cross: int = ...,
     unbiased: bool = ...,
+    source_weight: ArrayLike | Tensor | None = ...,
+    target_weight: ArrayLike | Tensor | None = ...,
 ) -> Tensor: ...
 @overload
 def cmd_terms(
@@ -198,6 +153,8 @@ def cmd_terms(
     interval: Interval = ...,
     cross: int = ...,
     unbiased: bool = ...,
+    source_weight: ArrayLike | Tensor | None = ...,
+    target_weight: ArrayLike | Tensor | None = ...,
 ) -> NDArray[np.floating[Any]]: ...
 def cmd_terms(
     source: Any,
@@ -207,6 +164,8 @@ def cmd_terms(
     interval: Interval = (0.0, 1.0),
     cross: int = 1,
     unbiased: bool = False,
+    source_weight: Any = None,
+    target_weight: Any = None,
 ) -> Tensor | NDArray[np.floating[Any]]:
     """Return the weighted terms of :func:`cmd`, orders 1 to `n_moments`, one by one; their sum is the distance.
 
@@ -216,7 +175,9 @@ def cmd_terms(
     >>> ma.cmd_terms([[0.0], [1.0]], [[0.5], [0.5]], n_moments=3).tolist()
     [0.0, 0.25, 0.0]
     """
-    terms, differentiable = _read_and_compute(source, target, n_moments, interval, cross, unbiased, summed=False)
+    terms, differentiable = _read_and_compute(
+        source, target, n_moments, interval, cross, unbiased, (source_weight, target_weight), summed=False
+    )
     return terms if differentiable else terms.numpy()
 
 
@@ -276,12 +237,20 @@ class CMDLoss(DistanceLoss):
         if not _is_data(interval):
             check_interval(interval)
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return the distance of two batches of activations, shapes (rows, width)."""
+    def forward(self, source: Tensor, target: Tensor, source_weight: Any = None, target_weight: Any = None) -> Tensor:
+        """Return the distance of two batches of activations, (rows, width); weights as in :func:`cmd`."""
+        weighted = source_weight is not None or target_weight is not None
         if self.process_group is not None:
+            if weighted:
+                raise InvalidInputError(
+                    "joined batches of several processes have no weights of rows; leave out source_weight and "
+                    "target_weight, or set process_group=None."
+                )
             return self._over_ranks(source, target, self.process_group)
         if _is_data(self.interval):
-            self.interval = _data_interval(*read_pair(source, target)[:2])
+            pair = read_pair(source, target)[:2]
+            weights = read_row_weights(source_weight, target_weight, *pair)
+            self.interval = _data_interval(*_rows_that_count(*pair, weights))
         return cmd(
             source,
             target,
@@ -289,6 +258,8 @@ class CMDLoss(DistanceLoss):
             interval=self.interval,
             cross=self.cross,
             unbiased=self.unbiased,
+            source_weight=source_weight,
+            target_weight=target_weight,
         )
 
     def _over_ranks(self, source: Tensor, target: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -394,42 +365,77 @@ class CMDLoss(DistanceLoss):
         )
 
 
-def stacked_terms(source: Tensor, target: Tensor, n_moments: int, *, scale: float = 1.0, cross: int = 1) -> Tensor:
-    """Return the terms (..., n_moments) of stacked samples (..., rows, width); arguments are taken as checked."""
-    of_source = sample_moments(source, n_moments, scale=scale)
-    of_target = sample_moments(target, n_moments, scale=scale)
+def stacked_terms(
+    source: Tensor,
+    target: Tensor,
+    n_moments: int,
+    *,
+    scale: float = 1.0,
+    cross: int = 1,
+    weights: RowWeights = (None, None),
+) -> Tensor:
+    """Return the terms (..., n_moments) of stacked samples (..., rows, width); arguments are taken as checked.
+
+    `weights` are those of the rows, with the sum 1 for each sample.
+    """
+    of_source = sample_moments(source, n_moments, scale=scale, weights=weights[0])
+    of_target = sample_moments(target, n_moments, scale=scale, weights=weights[1])
     terms = marginal_terms(of_source, of_target, scale=scale)
     if cross == 1:
         return terms
     if cross == 2:
-        return _with_cross_variances(terms, of_source.centred, of_target.centred)
-    crossed = monomial_norms(of_source.centred, of_target.centred, cross)
+        return _with_cross_variances(terms, of_source.centred, of_target.centred, weights)
+    crossed = monomial_norms(of_source.centred, of_target.centred, cross, weights)
     return torch.cat([terms[..., :1], crossed, terms[..., cross:]], -1)
 
 
 def _read_and_compute(
-    source: Any, target: Any, n_moments: int, interval: Interval, cross: int, unbiased: bool, *, summed: bool
+    source: Any,
+    target: Any,
+    n_moments: int,
+    interval: Interval,
+    cross: int,
+    unbiased: bool,
+    row_weights: tuple[Any, Any],
+    *,
+    summed: bool,
 ) -> tuple[Tensor, bool]:
     """The terms, or their sum, and whether the samples came as tensors."""
     n_moments, cross = _check_orders(n_moments, cross, unbiased=unbiased)
+    weighted = any(given is not None for given in row_weights)
+    if weighted and unbiased:
+        raise InvalidInputError(
+            "unbiased=True has no estimate for weighted rows; leave out source_weight and target_weight, or set "
+            "unbiased=False."
+        )
     scale = None if _is_data(interval) else check_interval(interval)
-    chunked = chunked_terms(source, target, n_moments, interval=interval, cross=cross, unbiased=unbiased)
+    chunked = _chunked_terms(
+        source, target, n_moments, interval=interval, cross=cross, unbiased=unbiased, weighted=weighted
+    )
     if chunked is not None:
         found = torch.from_numpy(chunked)
         return found.sum() if summed else found, False
     # An accelerator reads half precision as it is; everything else works on widened copies.
-    accelerated = isinstance(source, Tensor) and source.device.type == "cuda"
+    accelerated = isinstance(source, Tensor) and source.device.type == "cuda" and not weighted
     source, target, differentiable = read_pair(source, target, widened=not accelerated)
-    scale = check_interval(_data_interval(source, target)) if scale is None else scale
+    weights = read_row_weights(*row_weights, source, target)
+    scale = check_interval(_data_interval(*_rows_that_count(source, target, weights))) if scale is None else scale
     terms = None
-    if cross <= 2 and not unbiased:
+    if cross <= 2 and not unbiased and not weighted:
         terms = _fused_terms(source, target, n_moments, scale=scale, cross=cross, summed=summed)
     if terms is None:
         with full_precision(source.device):
-            terms = _widened_terms(source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased)
+            terms = _widened_terms(
+                source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased, weights=weights
+            )
         terms = terms.sum() if summed else terms
     refuse_non_finite(terms, source, target, remedy=REMEDY)
     return terms, differentiable
+
+
+def _rows_that_count(source: Tensor, target: Tensor, weights: RowWeights) -> list[Tensor]:
+    pairs = zip((source, target), weights, strict=True)
+    return [sample if own is None else sample[own > 0.0] for sample, own in pairs]
 
 
 def _fused_terms(
@@ -440,14 +446,14 @@ def _fused_terms(
     if terms is None or cross == 1:
         return terms
     with full_precision(source.device):
-        both = (sample_moments(sample, 1, scale=scale).centred for sample in read_pair(source, target)[:2])
-        terms = _with_cross_variances(terms, *both)
+        centred = [sample_moments(sample, 1, scale=scale).centred for sample in read_pair(source, target)[:2]]
+        terms = _with_cross_variances(terms, centred[0], centred[1])
     return terms.sum() if summed else terms
 
 
-def _with_cross_variances(terms: Tensor, source: Tensor, target: Tensor) -> Tensor:
+def _with_cross_variances(terms: Tensor, source: Tensor, target: Tensor, weights: RowWeights = (None, None)) -> Tensor:
     """Put the second term of CV-CMD, which is of centred samples, in the place of that of the variances."""
-    crossed = cross_variance_norm(source, target).unsqueeze(-1) / math.sqrt(2.0)
+    crossed = cross_variance_norm(source, target, weights).unsqueeze(-1) / math.sqrt(2.0)
     return torch.cat([terms[..., :1], crossed, terms[..., 2:]], -1)
 
 
@@ -456,12 +462,20 @@ def _is_data(interval: object) -> bool:
 
 
 def _widened_terms(
-    source: Tensor, target: Tensor, n_moments: int, *, scale: float, cross: int = 1, unbiased: bool = False
+    source: Tensor,
+    target: Tensor,
+    n_moments: int,
+    *,
+    scale: float,
+    cross: int = 1,
+    unbiased: bool = False,
+    weights: RowWeights = (None, None),
 ) -> Tensor:
     """The terms in plain torch, in float32 at least."""
     source, target, _ = read_pair(source, target)
-    compute = unbiased_terms if unbiased else stacked_terms
-    return compute(source, target, n_moments, scale=scale, cross=cross)
+    if unbiased:
+        return unbiased_terms(source, target, n_moments, scale=scale, cross=cross)
+    return stacked_terms(source, target, n_moments, scale=scale, cross=cross, weights=weights)
 
 
 def _check_orders(n_moments: object, cross: object, *, unbiased: bool) -> tuple[int, int]:
@@ -487,3 +501,68 @@ def _data_interval(source: Tensor, target: Tensor) -> tuple[float, float]:
         stacklevel=4,
     )
     return a, b
+
+
+def _chunked_terms(
+    source: Any, target: Any, n_moments: int, *, interval: Any, cross: int, unbiased: bool, weighted: bool
+) -> NDArray[np.float64] | None:
+    """The terms of two domains of which one at least is read in chunks; None where both lie in memory.
+
+    Memory maps whose moments do not suffice are left to be read as arrays, which they are too.
+    """
+    if isinstance(source, Tensor) and isinstance(target, Tensor):
+        return None
+    lazy = [data for data in (source, target) if is_lazy(data)]
+    if not lazy:
+        return None
+    lacking = _lacking(n_moments, interval, cross, unbiased=unbiased, weighted=weighted)
+    if lacking and all(isinstance(data, np.memmap) for data in lazy):
+        return None
+    if lacking:
+        raise InvalidInputError(f"data that are read in chunks have no {lacking}, or read both domains into memory.")
+    _refuse_tensors(source, target)
+    return _terms_of_moments(source, target, n_moments, interval, cross)
+
+
+def _lacking(n_moments: int, interval: Any, cross: int, *, unbiased: bool, weighted: bool) -> str:
+    """What moments do not tell, and the remedy; empty where they suffice."""
+    if n_moments > HIGHEST_ORDER:
+        return f"moments above order {HIGHEST_ORDER}, got n_moments={n_moments}; lower n_moments"
+    if unbiased:
+        return "unbiased estimate, got unbiased=True; set unbiased=False"
+    if weighted:
+        return "weights in one call; add them with Moments().update(batch, weights)"
+    if cross > 2:
+        return f"moments of more than two features, got cross={cross}; set cross=2"
+    if isinstance(interval, str):
+        return f"known range, got interval={interval!r}; give it as interval=(a, b)"
+    return ""
+
+
+def _refuse_tensors(source: Any, target: Any) -> None:
+    for name, data in (("source", source), ("target", target)):
+        if isinstance(data, Tensor):
+            raise InvalidTypeError(
+                f"{name} is a torch tensor and the other domain is read in chunks, which gives no gradient; give an "
+                f"array, for instance {name}.detach().numpy()."
+            )
+
+
+def _terms_of_moments(source: Any, target: Any, n_moments: int, interval: Any, cross: int) -> NDArray[np.float64]:
+    # Its compiled loops take time to import, which tensors do not need.
+    from momentalign.moments.streaming import Moments
+
+    refuse_differing_names({"source": source, "target": target})
+    found = {"source": Moments(n_moments, cross), "target": Moments(n_moments, cross)}
+    for (name, moments), data in zip(found.items(), (source, target), strict=True):
+        moments._read(data, name)
+        if not moments.count:
+            raise InvalidInputError(f"{name} has no rows; give at least one.")
+    widths = [len(moments.mean) for moments in found.values()]
+    if widths[0] != widths[1]:
+        raise InvalidInputError(
+            f"source has {widths[0]} columns and target has {widths[1]}; give both the same features."
+        )
+    # Batches of an iterator name their columns only when they are read.
+    refuse_other_names(found["target"]._columns, "target", found["source"]._columns, "source")
+    return found["source"].cmd_terms(found["target"], interval=interval)

@@ -21,18 +21,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from momentalign.discrepancies.fused import is_ordinary
 from momentalign.moments.centre import ROUNDING_ERRORS
-from momentalign.moments.sample import guarded_norm, guarded_root, level_of, monomials
+from momentalign.moments.sample import RowWeights, guarded_norm, guarded_root, level_of, monomials, row_mean
 
 __all__ = ["cross_variance_norm", "monomial_norms", "norm_of_covariances", "symmetric_polynomials"]
-
-Array: TypeAlias = Any  # a float64 array
 
 
 # Numbers of a tile of the kernel: on the CPU they stay in the second cache, elsewhere many are worked on at once.
@@ -161,30 +159,35 @@ LISTED = 1_000_000
 EPSILON = torch.finfo(torch.float64).eps
 
 
-def monomial_norms(source: Tensor, target: Tensor, highest: int) -> Tensor:
+def monomial_norms(source: Tensor, target: Tensor, highest: int, weights: RowWeights = (None, None)) -> Tensor:
     """Return the norms of the differences of all moments of orders 2 to `highest`, (..., highest - 1).
 
-    `source` and `target` are centred samples, shapes (..., rows, width) and (..., other rows, width).
+    `source` and `target` are centred samples, shapes (..., rows, width) and (..., other rows, width); `weights` are
+    those of their rows, with the sum 1 each.
     """
     rows = source.shape[-2] + target.shape[-2]
     width = source.shape[-1]
     listed = [order for order in range(3, highest + 1) if math.comb(order + width - 1, order) * rows <= LISTED]
-    terms = [cross_variance_norm(source, target), *(_listed_norm(source, target, order) for order in listed)]
+    terms = [cross_variance_norm(source, target, weights)]
+    terms += [_listed_norm(source, target, order, weights) for order in listed]
     if len(terms) < highest - 1:
-        terms += _kernel_norms(source, target, highest)[len(terms) :]
+        terms += _kernel_norms(source, target, highest, weights)[len(terms) :]
     return torch.stack(terms, -1)
 
 
-def cross_variance_norm(source: Tensor, target: Tensor) -> Tensor:
+def cross_variance_norm(source: Tensor, target: Tensor, weights: RowWeights = (None, None)) -> Tensor:
     """Return the norm over all x_i x_j, once for i <= j, of the difference of the covariances of two centred samples.
 
     By covariance matrices or, for fewer rows than features, by Gram matrices: whichever is smaller.
     """
     rows, others, width = source.shape[-2], target.shape[-2], source.shape[-1]
     if rows + others < width:
-        return guarded_root(*_cross_variance_square(source, target)).to(source.dtype)
-    variance = source.detach().square().mean(-2).sum(-1) + target.detach().square().mean(-2).sum(-1)
-    return norm_of_covariances(_covariance(source) - _covariance(target), variance, rows=max(rows, others))
+        return guarded_root(*_cross_variance_square(source, target, weights)).to(source.dtype)
+    of_source, of_target = weights
+    squares = source.detach().square(), target.detach().square()
+    variance = row_mean(squares[0], of_source).sum(-1) + row_mean(squares[1], of_target).sum(-1)
+    difference = _covariance(source, of_source) - _covariance(target, of_target)
+    return norm_of_covariances(difference, variance, rows=max(rows, others))
 
 
 def norm_of_covariances(difference: Tensor, variance: Tensor, *, rows: float | Tensor) -> Tensor:
@@ -201,8 +204,10 @@ def norm_of_covariances(difference: Tensor, variance: Tensor, *, rows: float | T
     return guarded_norm((difference * once).flatten(-2), level * variance)
 
 
-def _covariance(centred: Tensor) -> Tensor:
-    return centred.transpose(-1, -2) @ centred / centred.shape[-2]
+def _covariance(centred: Tensor, weights: Tensor | None) -> Tensor:
+    if weights is None:
+        return centred.transpose(-1, -2) @ centred / centred.shape[-2]
+    return centred.transpose(-1, -2) @ (weights[:, None] * centred)
 
 
 def symmetric_polynomials(left: Tensor, right: Tensor, highest: int) -> list[Tensor]:
@@ -219,15 +224,16 @@ def symmetric_polynomials(left: Tensor, right: Tensor, highest: int) -> list[Ten
     return kernels
 
 
-def _listed_norm(source: Tensor, target: Tensor, order: int) -> Tensor:
-    of_source, of_target = monomials(source, order), monomials(target, order)
-    magnitude = of_source.detach().abs().mean(-2) + of_target.detach().abs().mean(-2)
-    return guarded_norm(of_source.mean(-2) - of_target.mean(-2), level_of(magnitude))
+def _listed_norm(source: Tensor, target: Tensor, order: int, weights: RowWeights) -> Tensor:
+    products = monomials(source, order), monomials(target, order)
+    of_source, of_target = (row_mean(values, own) for values, own in zip(products, weights, strict=True))
+    sizes = [row_mean(values.detach().abs(), own) for values, own in zip(products, weights, strict=True)]
+    return guarded_norm(of_source - of_target, level_of(sizes[0] + sizes[1]))
 
 
-def _cross_variance_square(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _cross_variance_square(source: Tensor, target: Tensor, weights: RowWeights) -> tuple[Tensor, Tensor]:
     """The square of that norm by Gram matrices, in float64 since their means cancel, and its rounding level."""
-    joined, signs = _joined(source, target)
+    joined, signs = _joined(source, target, weights)
     gram = joined @ joined.transpose(-1, -2)
     frobenius = (gram.square() @ signs) @ signs
     diagonal = (joined.square().transpose(-1, -2) @ signs).square().sum(-1)  # difference of the variances
@@ -235,9 +241,9 @@ def _cross_variance_square(source: Tensor, target: Tensor) -> tuple[Tensor, Tens
     return (frobenius + diagonal) / 2, _square_level(source.dtype) * own.square()
 
 
-def _kernel_norms(source: Tensor, target: Tensor, highest: int) -> list[Tensor]:
+def _kernel_norms(source: Tensor, target: Tensor, highest: int, weights: RowWeights) -> list[Tensor]:
     """Norms of orders 2 to `highest` as roots of signed means of h_j; in float64, since the means cancel."""
-    joined, signs = _joined(source, target)
+    joined, signs = _joined(source, target, weights)
     if joined.ndim == 2 and is_ordinary(joined):
         squares, own = _KernelSquares.apply(joined, signs, highest)  # type: ignore[no-untyped-call]
     else:
@@ -246,11 +252,14 @@ def _kernel_norms(source: Tensor, target: Tensor, highest: int) -> list[Tensor]:
     return list(guarded_root(squares, level).to(source.dtype).unbind(-1))
 
 
-def _joined(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+def _joined(source: Tensor, target: Tensor, weights: RowWeights) -> tuple[Tensor, Tensor]:
     """Both samples in float64, one after the other, and the weights that make a difference of means of their rows."""
     joined = torch.cat([source, target], -2).double()
-    rows, others = source.shape[-2], target.shape[-2]
-    return joined, torch.cat([joined.new_full((rows,), 1.0 / rows), joined.new_full((others,), -1.0 / others)])
+    shares = [
+        joined.new_full((sample.shape[-2],), 1.0 / sample.shape[-2]) if own is None else own.double()
+        for sample, own in zip((source, target), weights, strict=True)
+    ]
+    return joined, torch.cat([shares[0], -shares[1]])
 
 
 def _square_level(dtype: torch.dtype) -> float:

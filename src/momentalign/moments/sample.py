@@ -16,10 +16,11 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations_with_replacement
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
@@ -28,6 +29,7 @@ from momentalign.moments.readers import refuse_differing_names
 
 __all__ = [
     "Marginals",
+    "RowWeights",
     "SampleMoments",
     "central_moments",
     "exponents",
@@ -40,10 +42,15 @@ __all__ = [
     "mean_difference",
     "monomials",
     "read_pair",
+    "read_row_weights",
     "read_sample",
     "refuse_non_finite",
+    "row_mean",
     "sample_moments",
 ]
+
+RowWeights: TypeAlias = tuple[Tensor | None, Tensor | None]
+"""Weights (rows,) of source and target, with the sum 1; None where all rows count alike."""
 
 
 class SampleMoments(NamedTuple):
@@ -63,10 +70,10 @@ class SampleMoments(NamedTuple):
     """What the sample was divided by."""
 
 
-def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleMoments:
+def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0, weights: Tensor | None = None) -> SampleMoments:
     r"""Return mean and central moments up to `order` of ``sample / scale``.
 
-    .. math:: c_1 = \frac1n \sum_i x_i, \qquad c_j = \frac1n \sum_i (x_i - c_1)^j, \quad j \ge 2
+    .. math:: c_1 = \sum_i w_i x_i, \qquad c_j = \sum_i w_i (x_i - c_1)^j, \quad j \ge 2
 
     Parameters
     ----------
@@ -76,6 +83,8 @@ def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleM
         Highest order, at least 1.
     scale
         The sample is divided by it; |b - a| gives the weights 1/|b - a|^j of Proposition 1.
+    weights
+        Shape (rows,): the weights of the rows, whose sum is 1; None: one over the number of rows each.
 
     Examples
     --------
@@ -83,22 +92,27 @@ def sample_moments(sample: Tensor, order: int, *, scale: float = 1.0) -> SampleM
     >>> (moments.shift + moments.residual).item(), [round(c, 3) for c in moments.central.flatten().tolist()]
     (2.0, [4.667, 6.0])
     """
-    shift = sample.detach().mean(-2, keepdim=True)
+    shift = row_mean(sample.detach(), weights).unsqueeze(-2)
     shifted = sample - shift
     if scale != 1.0:
         shifted = shifted / scale
-    residual = shifted.mean(-2, keepdim=True)
+    residual = row_mean(shifted, weights).unsqueeze(-2)
     centred = shifted - residual
     power = centred
     central = []
     for _ in range(2, order + 1):
         power = power * centred
-        central.append(power.mean(-2))
+        central.append(row_mean(power, weights))
     stacked = torch.stack(central, -2) if central else centred.new_empty((*centred.shape[:-2], 0, centred.shape[-1]))
     even = [moment.detach() for moment in central[::2]]
     if order % 2:
-        even.append((power.detach() * centred.detach()).mean(-2))
+        even.append(row_mean(power.detach() * centred.detach(), weights))
     return SampleMoments(shift, residual, centred, stacked, magnitudes(even, order), scale)
+
+
+def row_mean(values: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the mean over the rows, (..., width), with `weights` (rows,) that sum to 1 the weighted one."""
+    return values.mean(-2) if weights is None else (weights[:, None] * values).sum(-2)
 
 
 def magnitudes(even: Sequence[Tensor], order: int) -> Tensor:
@@ -294,17 +308,40 @@ def _from_array(sample: Any, name: str) -> Tensor:
     return torch.from_numpy(array)
 
 
+def read_row_weights(source_weight: Any, target_weight: Any, source: Tensor, target: Tensor) -> RowWeights:
+    """Return the weights of the rows of two samples, each with the sum 1."""
+    of_source = _read_row_weights(source_weight, "source_weight", source)
+    return of_source, _read_row_weights(target_weight, "target_weight", target)
+
+
+def _read_row_weights(weights: Any, name: str, sample: Tensor) -> Tensor | None:
+    if weights is None:
+        return None
+    rows = len(sample)
+    values = weights.detach() if isinstance(weights, Tensor) else torch.from_numpy(np.array(_floats(weights, name)))
+    if values.shape != (rows,):
+        raise InvalidInputError(f"{name} has shape {tuple(values.shape)} for {rows} rows; give one number per row.")
+    values = values.to(sample.device, torch.float64)
+    total = values.sum()
+    if _has_values(total) and not (bool((values >= 0.0).all()) and 0.0 < total.item() < math.inf):
+        raise InvalidInputError(f"{name} must be finite, none negative and one positive at least; look at those rows.")
+    return (values / total).to(sample.dtype)
+
+
+def _floats(values: Any, name: str) -> NDArray[np.float64]:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(values).__name__}.") from None
+
+
 def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: str = "scale them down") -> None:
     """Raise if a distance is not finite, naming the cause.
 
     One look at the result replaces a look at every input. It is left out on accelerators, where it would stop the
     queue, and inside function transforms, where there is no value to look at.
     """
-    if (
-        value.device.type != "cpu"
-        or torch.compiler.is_compiling()
-        or torch._C._functorch.is_functorch_wrapped_tensor(value)
-    ):
+    if not _has_values(value):
         return
     numbers = value.tolist()
     if all(map(math.isfinite, numbers if isinstance(numbers, list) else [numbers])):
@@ -314,3 +351,9 @@ def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: 
             raise InvalidInputError(f"{name} holds NaN or infinite values; remove or impute them first.")
     peak = max(source.detach().abs().max().item(), target.detach().abs().max().item())
     raise InvalidInputError(f"the powers of values as large as {peak:.3g} overflow {source.dtype}; {remedy}.")
+
+
+def _has_values(tensor: Tensor) -> bool:
+    """Whether a look at the values is possible and cheap."""
+    transformed: Any = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed
