@@ -1,6 +1,6 @@
 """Moments of a stream against moments of the whole array: 1,000,000 x 50 in batches of 10,000 rows, orders 2 to 5.
 
-The bar is the library's own fast path for arrays in memory (``fused/kernels.py``, one read about a rough mean) and, for
+The bar is the library's own fast path for arrays in memory (``moments/loops.py``, one read about a rough mean) and, for
 comparison, two passes in numpy, each on one thread and in turns with the stream.
 """
 
