@@ -1,6 +1,7 @@
 """Rules that judge a trained network without target labels, each by the name of the score it stands on.
 
-The scores are pure functions of `momentalign.evaluation.scores`; here they meet a network and the rows it was trained on.
+The scores are pure functions of `momentalign.evaluation.scores`; here they meet a network and the rows it was trained
+on.
 """
 
 from __future__ import annotations

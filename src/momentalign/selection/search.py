@@ -4,8 +4,8 @@ Zhong et al. (2010) and Ganin et al. (2016), see :mod:`momentalign.selection.rev
 
 LabelFreeSearch: the whole grid trained once, every network judged by one score, no target label needed.
 
-The rules are those of `momentalign.evaluation.scores`, each with its reference. Aggregation in place of a choice: Dinu et
-al., ICLR 2023, see :mod:`momentalign.estimators.combination`.
+The rules are those of `momentalign.evaluation.scores`, each with its reference. Aggregation in place of a choice: Dinu
+et al., ICLR 2023, see :mod:`momentalign.estimators.combination`.
 """
 
 from __future__ import annotations
