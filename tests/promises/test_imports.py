@@ -68,8 +68,9 @@ def test_the_bare_import_imports_nothing_heavy():
 
 
 def test_every_name_takes_at_most_half_a_second_over_the_libraries_it_stands_on():
-    """Torch for the package and its distances, scikit-learn too for its estimators; the faster of two processes."""
-    runs = [json.loads(_python(TIMES)) for _ in range(2)]
-    times = {part: min(run[part] for run in runs) for part in runs[0]}
-    assert times["package"] + times["distances"] <= 0.5
-    assert sum(times.values()) <= 0.5
+    """Torch for the package and its distances, scikit-learn too for its estimators; a slow process is asked again."""
+    for _ in range(2):
+        times = json.loads(_python(TIMES))
+        if sum(times.values()) <= 0.5:
+            return
+    raise AssertionError(f"twice over half a second: {times}")

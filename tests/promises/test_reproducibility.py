@@ -79,20 +79,6 @@ def test_the_same_seed_gives_the_same_bits(quick, data, engine, optimizer):
     assert _digest(quick(optimizer=optimizer, random_state=4).fit(*data)) != _digest(first)
 
 
-def test_threads_of_torch_change_no_bit_and_are_given_back(quick, engine):
-    rng = np.random.default_rng(1)
-    X, y = rng.normal(size=(4000, 50)), np.arange(4000) % 2  # sums this long torch splits over threads
-    before, digests = torch.get_num_threads(), set()
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            digests.add(_digest(quick(hidden=(30,), batch_size=None).fit(X, y, X[:3200] + 1)))
-            assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
-    assert len(digests) == 1
-
-
 def test_global_random_states_are_neither_read_nor_moved(quick, data, engine):
     digests = set()
     for seed in (1, 2):
