@@ -74,7 +74,7 @@ GROUPS = {
     "moments": Group(
         ("moments/*",),
         ("tests/moments", "tests/discrepancies/test_bad_input.py"),
-        ("tests/moments/test_running_loops.py::test_loops_are_the_python_they_are_written_in",),
+        ("tests/moments/test_streaming.py::test_loops_are_the_python_they_are_written_in",),
     ),
     "discrepancies": Group(
         ("discrepancies/*",),
@@ -87,9 +87,8 @@ GROUPS = {
             "tests/discrepancies/test_several_domains.py::test_a_barycentre_is_never_farther_than_the_pairs",
             "tests/discrepancies/test_unbiased.py::test_two_samples_of_one_distribution_average_to_zero",
             "tests/discrepancies/test_unbiased.py::test_ten_moments_of_twenty_rows_are_finite",
-            "tests/discrepancies/test_maximum_mean.py::test_linear_and_quadratic_time_agree_in_expectation",
-            "tests/discrepancies/test_maximum_mean.py::"
-            "test_without_bias_two_samples_of_one_distribution_average_to_zero",
+            "tests/discrepancies/test_mmd.py::test_linear_and_quadratic_time_agree_in_expectation",
+            "tests/discrepancies/test_mmd.py::test_without_bias_two_samples_of_one_distribution_average_to_zero",
             "tests/promises/test_ranks.py::test_loss_and_gradient_are_those_of_the_joined_batch",
             "tests/promises/test_ranks.py::test_the_average_of_the_ranks_distances_fails_the_same_comparison",
             "tests/promises/test_ranks.py::test_a_group_of_two_ranks_joins_their_shards_and_is_refused_by_the_others",

@@ -1,13 +1,19 @@
+"""The CMD by its definition, its intervals and sizes, and the CMD of data that are read in chunks."""
+
 import math
 from fractions import Fraction
 
+import dask.array as da
+import dask.dataframe as dd
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
 import momentalign as ma
 from momentalign.discrepancies.central_moment import stacked_terms
-from momentalign.errors import InvalidInputError, MomentAlignWarning
+from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 
 SETTINGS = [{}, {"n_moments": 1}, {"n_moments": 10}, {"cross": 2}, {"cross": 3, "n_moments": 4}, {"interval": (-1, 1)}]
 SETTINGS += [{"n_moments": 2, "unbiased": True}, {"n_moments": 2, "cross": 2, "unbiased": True}]
@@ -108,26 +114,6 @@ def test_whatever_is_not_given_is_five_marginal_moments_on_the_unit_interval(pai
     assert torch.equal(compute(source, target), given)
 
 
-def test_the_loss_prints_its_settings():
-    assert repr(ma.CMDLoss()) == "CMDLoss(n_moments=5, interval=(0.0, 1.0), cross=1, unbiased=False)"
-    assert repr(ma.CMDLoss(3, "data", 2, unbiased=True)) == (
-        "CMDLoss(n_moments=3, interval=data, cross=2, unbiased=True)"
-    )
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"cross": 6}, "cross=6 asks for more orders than n_moments=5; raise n_moments."),
-        ({"cross": 3, "unbiased": True}, "unbiased=True is defined for cross=1 and cross=2, got cross=3; lower cross."),
-    ],
-)
-def test_orders_that_do_not_go_together_are_refused(settings, words):
-    with pytest.raises(InvalidInputError) as caught:
-        ma.CMDLoss(**settings)
-    assert str(caught.value) == words
-
-
 @pytest.mark.parametrize("cross", [1, 2, 3])
 def test_a_stack_is_treated_pair_by_pair(rng, cross):
     sizes = torch.tensor([1.0, 1e-8, 100.0, 1.0]).double()[:, None, None]  # noise of one is none of another
@@ -170,3 +156,101 @@ def test_relu_activations_of_size_100_are_useful(rng, dtype):
 def test_the_plain_estimate_of_one_distribution_is_far_from_zero(rng, rows, expected):
     values = [ma.cmd(rng.random((rows, 50)), rng.random((rows, 50))) for _ in range(30)]
     assert np.mean(values) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.fixture
+def domains(rng):
+    return rng.random((500, 3)), rng.random((300, 3)) ** 2
+
+
+@pytest.fixture
+def stored(tmp_path):
+    def store(rows, name="rows"):
+        np.save(tmp_path / f"{name}.npy", rows)
+        return np.load(tmp_path / f"{name}.npy", mmap_mode="r")
+
+    return store
+
+
+def lazily(rows, stored):
+    frame = pd.DataFrame(rows, columns=list("abc"))
+    yield da.from_array(rows, chunks=(70, 3))
+    yield dd.from_pandas(frame, npartitions=4)
+    yield pa.table(frame)
+    yield stored(rows)
+    yield iter(np.array_split(rows, 9))
+
+
+@pytest.mark.parametrize("settings", [{}, {"cross": 2}, {"n_moments": 3, "interval": (-1.0, 1.0)}, {"n_moments": 1}])
+def test_the_distance_is_that_of_the_rows_in_memory(domains, stored, settings):
+    source, target = domains
+    expected, terms = ma.cmd(source, target, **settings), ma.cmd_terms(source, target, **settings)
+    for one, other in zip(lazily(source, stored), lazily(target, lambda rows: stored(rows, "other")), strict=True):
+        value = ma.cmd(one, other, **settings)
+        assert type(value) is float
+        assert value == pytest.approx(expected, rel=1e-12)
+    for one, other in zip(lazily(source, stored), lazily(target, lambda rows: stored(rows, "other")), strict=True):
+        np.testing.assert_allclose(ma.cmd_terms(source, other, **settings), terms, rtol=1e-12)
+        np.testing.assert_allclose(ma.cmd_terms(one, target.tolist(), **settings), terms, rtol=1e-12)
+
+
+def test_equal_domains_are_at_distance_zero(domains, stored):
+    for data in lazily(domains[0], stored):
+        assert ma.cmd(data, domains[0], cross=2) == 0.0
+
+
+BEYOND = [
+    ({"unbiased": True}, "unbiased estimate, got unbiased=True; set unbiased=False"),
+    ({"cross": 3}, "moments of more than two features, got cross=3; set cross=2"),
+    ({"interval": "data"}, "known range, got interval='data'; give it as interval=(a, b)"),
+    ({"n_moments": 11}, "moments above order 10, got n_moments=11; lower n_moments"),
+]
+
+
+@pytest.mark.parametrize(("settings", "words"), BEYOND)
+def test_what_moments_do_not_tell_is_refused_with_the_remedy(domains, stored, settings, words):
+    for source, target in ((da.from_array(domains[0]), domains[1]), (stored(domains[0]), iter([domains[1]]))):
+        with pytest.raises(InvalidInputError) as caught:
+            ma.cmd(source, target, **settings)
+        expected = f"data that are read in chunks have no {words}, or read both domains into memory."
+        assert str(caught.value) == expected
+
+
+def test_ten_moments_of_chunks_are_known(domains):
+    expected = ma.cmd(*domains, n_moments=10)
+    assert ma.cmd(da.from_array(domains[0]), domains[1], n_moments=10) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize(("settings", "_"), BEYOND)
+@pytest.mark.filterwarnings(f"ignore::{MomentAlignWarning.__module__}.{MomentAlignWarning.__name__}")
+def test_a_memory_map_is_an_array_where_moments_do_not_suffice(domains, stored, settings, _):
+    source, target = domains
+    assert ma.cmd(stored(source), target, **settings) == pytest.approx(ma.cmd(source, target, **settings), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["source", "target"])
+def test_a_tensor_beside_chunks_would_lose_its_gradient(domains, name):
+    given = {"source": da.from_array(domains[0]), "target": da.from_array(domains[1])}
+    with pytest.raises(InvalidTypeError) as caught:
+        ma.cmd(**given | {name: torch.tensor(domains[0])})
+    assert str(caught.value) == (
+        f"{name} is a torch tensor and the other domain is read in chunks, which gives no gradient; give an array, for "
+        f"instance {name}.detach().numpy()."
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        (da.ones((4, 2)), np.ones((4, 3)), r"^source has 2 columns and target has 3; give both the same features\.$"),
+        (da.ones((4, 2)), np.ones((0, 2)), r"^target has no rows; give at least one\.$"),
+        (iter([]), np.ones((4, 2)), r"^source has no rows; give at least one\.$"),
+        (da.ones((4, 2)), [[1.0, np.nan]], "target holds NaN or infinite values"),
+        (da.full((4, 2), np.inf), np.ones((4, 2)), "source holds NaN or infinite values"),
+        (da.ones((4, 2)), np.ones(4), "target must be a matrix"),
+        (pa.table({"a": ["x"]}), np.ones((4, 1)), "column 'a' of source must hold numbers"),
+    ],
+)
+def test_bad_data_are_named(source, target, words):
+    with pytest.raises(InvalidInputError, match=words):
+        ma.cmd(source, target)

@@ -1,12 +1,14 @@
+"""Proposition 1, Theorem 3 and Hoeffding in numbers."""
+
 import math
 
 import numpy as np
 import pytest
 
 from momentalign.discrepancies.central_moment import cmd, cmd_terms
-from momentalign.errors import InvalidInputError
+from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import exponents
-from momentalign.theory.bounds import characteristic_bound, characteristic_distance, moment_bound, tau
+from momentalign.theory.bounds import characteristic_bound, characteristic_distance, mean_deviation, moment_bound, tau
 
 
 def bernoulli(ones, rows):
@@ -117,3 +119,31 @@ def test_frequencies_are_checked(frequencies):
 def test_float32_samples_may_have_a_rounded_mean():
     sample = np.random.default_rng(0).uniform(-0.2, 0.2, size=(999, 2)).astype(np.float32)
     assert characteristic_bound(sample - sample.mean(0), np.zeros((1, 2), dtype=np.float32), 3) > 0.0
+
+
+def test_the_deviation_of_a_mean_is_hoeffdings():
+    t = mean_deviation(50, confidence=0.9, interval=(-1.0, 1.0))
+    assert math.exp(-2 * 50 * t**2 / 2.0**2) == pytest.approx(0.1)
+
+
+def test_several_statements_share_the_probability_of_failing():
+    assert mean_deviation(50, confidence=0.9, statements=4) == pytest.approx(mean_deviation(50, confidence=0.975))
+
+
+def test_a_fair_coin_fails_about_as_rarely_as_promised_and_no_more():
+    random = np.random.default_rng(0)
+    means = random.integers(0, 2, (20_000, 40)).mean(axis=1)
+    failing = [(0.5 - means >= mean_deviation(40, confidence=confidence)).mean() for confidence in (0.6, 0.9, 0.99)]
+    assert failing[0] > 0.05
+    assert (np.array(failing) <= [0.4, 0.1, 0.01]).all()
+
+
+@pytest.mark.parametrize("confidence", [0.0, 1.0, -1, math.nan, "high"])
+def test_a_confidence_lies_between_0_and_1(confidence: float):
+    with pytest.raises(InvalidInputError, match=r"confidence must be a .*, got .*; try confidence=0.95"):
+        mean_deviation(10, confidence=confidence)
+
+
+def test_rows_are_counted():
+    with pytest.raises(InvalidTypeError, match=r"rows must be a whole number, got 2\.5"):
+        mean_deviation(2.5)

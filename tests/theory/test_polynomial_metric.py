@@ -25,16 +25,6 @@ def test_centralised_takes_each_samples_own_mean():
     assert polynomial_ipm(source, target, 1, centralised=True) == 0.0
 
 
-@pytest.mark.parametrize("interval", [(0.0, 1.0), (-1.0, 1.0), (2.0, 2.5)])
-@pytest.mark.parametrize(("width", "order"), [(1, 1), (1, 5), (2, 4), (3, 3), (5, 4)])
-def test_theorem_2(width, order, interval):
-    # Order 2 has a test of its own: cmd with cross=2 is CV-CMD, whose second term is divided.
-    source, target = samples(width)
-    weights = [1 / (interval[1] - interval[0]) ** j for j in range(1, order + 1)]
-    expected = cmd(source, target, n_moments=order, cross=order, interval=interval)
-    assert cmd_by_definition(source, target, order, weights=weights) == pytest.approx(expected, rel=1e-12)
-
-
 def test_theorem_2_up_to_the_root_of_two_in_the_cross_variances():
     source, target = samples(3)
     second = polynomial_ipm(source, target, 2, centralised=True)
@@ -47,11 +37,6 @@ def test_theorem_2_where_the_monomials_are_too_many_to_list():
     source, target = samples(12, rows=(400, 300))
     expected = cmd(source, target, n_moments=5, cross=5)
     assert cmd_by_definition(source, target, 5) == pytest.approx(expected, rel=1e-7)
-
-
-def test_weights_default_to_one():
-    source, target = samples(2)
-    assert cmd_by_definition(source, target, 3) == cmd_by_definition(source, target, 3, weights=[1, 1, 1])
 
 
 def test_witness_of_equal_samples_is_still_a_unit_vector():

@@ -31,7 +31,6 @@ __all__ = [
     "Marginals",
     "RowWeights",
     "SampleMoments",
-    "central_moments",
     "exponents",
     "full_precision",
     "guarded_norm",
@@ -130,12 +129,6 @@ def magnitudes(even: Sequence[Tensor], order: int) -> Tensor:
 def mean_difference(source: SampleMoments, target: SampleMoments) -> Tensor:
     """Return the difference of two means, (..., width), without the rounding of either mean."""
     return ((source.shift - target.shift) / source.scale + (source.residual - target.residual)).squeeze(-2)
-
-
-def central_moments(sample: Tensor, order: int) -> Tensor:
-    """Return the mean (first row) and the central moments 2 to `order` as one tensor (..., order, width)."""
-    moments = sample_moments(sample, order)
-    return torch.cat([moments.shift + moments.residual, moments.central], -2)
 
 
 def exponents(width: int, order: int) -> list[tuple[int, ...]]:

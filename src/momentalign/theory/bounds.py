@@ -1,11 +1,8 @@
 r"""What moments bound: the size of each term of the CMD, and by the CMD the distance of characteristic functions.
 
-Stands for Proposition 1 (Eq. 14) and Theorem 3 (Eqs. 15 and 16) of Zellinger et al. (2019).
-
-How far a sample of n rows may be from its law: deviations of means and of central moments on [a, b].
-
-Hoeffding (1963), *Probability inequalities for sums of bounded random variables*, for rows drawn independently from one
-law and a function that was fixed before they were drawn. Rows that a model was trained on are not such rows.
+Stands for Proposition 1 (Eq. 14) and Theorem 3 (Eqs. 15 and 16) of Zellinger et al. (2019). How far the mean of n rows
+may be from its expectation is Hoeffding's inequality (1963), for rows drawn independently and a function that was fixed
+before: rows that a model was trained on are not such rows.
 """
 
 from __future__ import annotations
@@ -23,7 +20,6 @@ from momentalign.theory.polynomial_metric import cmd_by_definition
 from momentalign.validation import check_confidence, check_interval, positive_int
 
 __all__ = [
-    "central_moment_deviation",
     "characteristic_bound",
     "characteristic_distance",
     "mean_deviation",
@@ -191,39 +187,3 @@ def mean_deviation(
     return check_interval(interval) * math.sqrt(
         math.log(several / (1.0 - check_confidence(confidence))) / (2.0 * count)
     )
-
-
-def central_moment_deviation(
-    order: int, rows: int, *, confidence: float = 0.95, interval: tuple[float, float] = (0.0, 1.0), statements: int = 1
-) -> float:
-    r"""Return t with :math:`|\hat c_j - c_j| \le t` for the mean (j = 1) or the central moment of one feature.
-
-    .. math:: t = |b - a|^j \sqrt{\frac{\ln (2 s / \delta)}{2 n}} \quad (j = 1), \qquad
-        t = (1 + j)\, |b - a|^j \sqrt{\frac{\ln (4 s / \delta)}{2 n}} \quad (j \ge 2)
-
-    Parameters
-    ----------
-    order
-        The order j.
-    rows, confidence, interval, statements
-        As in :func:`mean_deviation`; here a statement is two-sided.
-
-    Notes
-    -----
-    For :math:`j \ge 2` the sample mean stands where the expectation should. With
-    :math:`q(t) = \frac1n \sum_i (x_i - t)^j` the error is
-
-    .. math:: \hat c_j - c_j = \big( q(\mu) - c_j \big) + \big( q(\bar x) - q(\mu) \big).
-
-    The first part is the deviation of a mean of :math:`(x - \mu)^j`, whose values fill an interval no longer than
-    :math:`|b - a|^j`; the second is at most :math:`\sup |q'| \, |\bar x - \mu| \le j |b-a|^{j-1} |\bar x - \mu|`.
-    Both are held by Hoeffding, each on two sides: four statements. No bias is left out.
-
-    Examples
-    --------
-    >>> round(central_moment_deviation(1, 1000), 4), round(central_moment_deviation(2, 1000), 4)
-    (0.0429, 0.1404)
-    """
-    length, j = check_interval(interval), positive_int(order, "order")
-    sides, factor = (2, 1.0) if j == 1 else (4, 1.0 + j)
-    return factor * length**j * mean_deviation(rows, confidence=confidence, statements=sides * statements)

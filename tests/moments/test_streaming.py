@@ -1,5 +1,16 @@
-import pickle
+"""Moments of streams and shards: values, settings, descriptions, Dask, and the Python the loops are written in."""
 
+import json
+import os
+import pickle
+import subprocess
+import sys
+from itertools import product
+
+import dask
+import dask.array as da
+import dask.bag
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +18,9 @@ import torch
 from scipy import sparse, stats
 
 import momentalign as ma
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
+from momentalign.moments import streaming as dask_tree
+from momentalign.moments.readers import is_dask, is_lazy
 
 
 @pytest.fixture
@@ -334,3 +347,258 @@ def test_a_factor_of_forgetting_is_a_number():
 def test_what_is_printed_says_what_they_are_of(sample):
     assert repr(ma.Moments()) == "Moments(order=5, cross=1) of no rows"
     assert repr(ma.Moments(3, 2).update(sample)) == "Moments(order=3, cross=2) of 500 rows, 4 features"
+
+
+# As version 0.1 wrote them into the folder of a model.
+EARLIER = '{"count": 3, "mean": [2.0, 0.0], "central": [[4.5, 1.0], [6.0, 0.0], [24.0, 1.0], [60.0, 0.0]]}'
+
+
+def good():
+    return json.loads(json.dumps(ma.Moments(3, 2).update([[0.0, 1.0], [1.0, 3.0], [5.0, 2.0]]).to_dict()))
+
+
+def test_earlier_files_are_read():
+    moments = ma.Moments.from_dict(json.loads(EARLIER))
+    assert (moments.order, moments.cross, moments.count) == (5, 1, 3)
+    assert moments.mean.tolist() == [2.0, 0.0]
+    assert moments.central.tolist() == [[4.5, 1.0], [6.0, 0.0], [24.0, 1.0], [60.0, 0.0]]
+    assert moments.update([[0.0, 0.0]]).count == 4
+
+
+def test_moments_without_rows_are_described_too():
+    assert ma.Moments.from_dict(ma.Moments(4, 2).to_dict()).to_dict() == {"order": 4, "cross": 2, "count": 0}
+    for cross, dtype in product((1, 2), (float, int)):
+        empty = ma.Moments(cross=cross).update(np.empty((0, 3), dtype))
+        assert ma.Moments.from_dict(empty.to_dict()).to_dict() == empty.to_dict()
+
+
+@pytest.mark.parametrize(("order", "cross"), [(1, 1), (2, 2), (3, 1), (10, 2)])
+def test_all_that_is_described_comes_back(order, cross):
+    moments = ma.Moments(order, cross).update([[0.0, 1.0], [1.0, 3.0], [5.0, 2.0]])
+    back = ma.Moments.from_dict(json.loads(json.dumps(moments.to_dict())))
+    assert (back.order, back.cross, back.to_dict()) == (order, cross, moments.to_dict())
+    assert back.update([[7.0, 1.0]]).to_dict() == moments.update([[7.0, 1.0]]).to_dict()
+
+
+def test_whole_numbers_are_read_as_floats():
+    whole = {"count": 2, "mean": [1], "rest": [0], "sums": [[2]], "products": [[2]]}
+    moments = ma.Moments.from_dict({"order": 2, "cross": 2, **whole})
+    assert [array.dtype for array in (moments.mean, moments.central, moments.covariance)] == [np.float64] * 3
+    assert str([moments.to_dict()[name] for name in ("rest", "sums", "products")]) == "[[0.0], [[2.0]], [[2.0]]]"
+
+
+DAMAGED = [
+    ({"order": 0}, "order 0"),
+    ({"order": 11}, "order 11"),
+    ({"order": 3.0}, "order 3.0"),
+    ({"order": True}, "order True"),
+    ({"order": "3" * 99}, f"order '{'3' * 39}"),
+    ({"order": 4}, "sums of shape (2, 2) instead of (3, 2), or not finite"),
+    ({"order": 1}, "cross 2"),
+    ({"cross": 0}, "cross 0"),
+    ({"cross": 3}, "cross 3"),
+    ({"cross": "1"}, "cross '1'"),
+    ({"count": -1}, "moments of -1 rows"),
+    ({"count": True}, "moments of True rows"),
+    ({"count": "3"}, "moments of '3' rows"),
+    ({"count": float("nan")}, "moments of nan rows"),
+    ({"count": float("inf")}, "moments of inf rows"),
+    ({"count": 10**400}, f"moments of 1{'0' * 39} rows"),
+    ({"count": 0}, "moments of no rows"),
+    ({"count": 0, "mean": [0.0, 0.0]}, "moments of no rows"),
+    ({"count": 0, "sums": [[0.0, 0.0], [0.0, 0.0]]}, "moments of no rows"),
+    ({"mean": []}, "a mean of shape (0,), or one that is not finite"),
+    ({"mean": 1.0}, "a mean of shape (), or one that is not finite"),
+    ({"mean": [1.0]}, "rest of shape (2,) instead of (1,), or not finite"),
+    ({"mean": [1.0, float("inf")]}, "a mean of shape (2,), or one that is not finite"),
+    ({"mean": "x"}, "could not convert string to float: 'x'"),
+    ({"mean": [[1.0, 2.0]]}, "a mean of shape (1, 2), or one that is not finite"),
+    ({"mean": [10**400, 0.0]}, "int too large to convert to float"),
+    ({"rest": [0.0]}, "rest of shape (1,) instead of (2,), or not finite"),
+    ({"rest": [0.0, float("nan")]}, "rest of shape (2,) instead of (2,), or not finite"),
+    ({"sums": [[1.0, 1.0]]}, "sums of shape (1, 2) instead of (2, 2), or not finite"),
+    ({"sums": [[-1.0, 1.0], [0.0, 0.0]]}, "even central sums below zero"),
+    ({"sums": None}, "sums of shape () instead of (2, 2), or not finite"),
+    ({"products": [[1.0]]}, "products of shape (1, 1) instead of (2, 2), or not finite"),
+    ({"products": [[1.0, 2.0], [3.0, 1.0]]}, "products that are not symmetric"),
+    ({"products": [[1.0, float("nan")], [3.0, 1.0]]}, "products of shape (2, 2) instead of (2, 2), or not finite"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), DAMAGED)
+def test_a_damaged_description_is_refused(change, reason):
+    ma.Moments.from_dict(good())
+    with pytest.raises(DamagedFileError) as caught:
+        ma.Moments.from_dict(good() | change)
+    assert str(caught.value) == f"this does not describe moments ({reason}); compute them again."
+
+
+@pytest.mark.parametrize("order", [2, 4, 6])
+def test_no_even_sum_lies_below_zero(order):
+    description = ma.Moments(6).update([[0.0], [1.0], [5.0]]).to_dict()
+    description["sums"][order - 2] = [-1.0]
+    with pytest.raises(DamagedFileError, match="even central sums below zero"):
+        ma.Moments.from_dict(description)
+
+
+def test_odd_sums_may_lie_below_zero():
+    description = ma.Moments(5).update([[0.0], [-1.0], [-5.0]]).to_dict()
+    assert ma.Moments.from_dict(description).central[1] < 0.0
+
+
+def test_rows_of_different_lengths_are_refused():
+    with pytest.raises(DamagedFileError, match=r"^this does not describe moments \(.*\); compute them again\.$"):
+        ma.Moments.from_dict(good() | {"sums": [[1.0, 1.0], [1.0]]})
+
+
+def test_products_are_symmetric_to_nine_digits():
+    """Of the largest square, which is 14, and of themselves."""
+    ma.Moments.from_dict(good() | {"products": [[14.0, 1.2e-8], [0.0, 2.0]]})
+    for products in ([[14.0, 2e-8], [0.0, 2.0]], [[14.0, 5.0 + 7e-8], [5.0, 2.0]]):
+        with pytest.raises(DamagedFileError, match="products that are not symmetric"):
+            ma.Moments.from_dict(good() | {"products": products})
+
+
+@pytest.mark.parametrize("name", ["order", "cross", "count", "mean", "rest", "sums", "products"])
+def test_a_missing_value_is_named(name):
+    description = good()
+    del description[name]
+    with pytest.raises(DamagedFileError, match=name):
+        ma.Moments.from_dict(description)
+
+
+@pytest.mark.parametrize(
+    "change", [{"count": 0}, {"central": [[1.0, 1.0]]}, {"mean": [0.0]}, {"central": [[-1.0, 1.0]] * 4}]
+)
+def test_a_damaged_earlier_description_is_refused(change):
+    with pytest.raises(DamagedFileError):
+        ma.Moments.from_dict(json.loads(EARLIER) | change)
+
+
+def test_what_is_no_dictionary_is_refused():
+    words = r"^moments are described by a dictionary, got list; give what to_dict\(\) returned\.$"
+    with pytest.raises(InvalidTypeError, match=words):
+        ma.Moments.from_dict([1, 2])
+
+
+@pytest.fixture(autouse=True)
+def _in_this_process():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture
+def squares(rng):
+    return rng.random((1000, 6)) ** 2
+
+
+@pytest.mark.parametrize("chunks", [(1000, 6), (1, 6), (37, 6), (100, 2), (1000, 1), ((0, 500, 0, 500), 6)])
+@pytest.mark.parametrize("cross", [1, 2])
+def test_an_array_has_the_moments_of_its_rows_however_it_is_cut(squares, chunks, cross):
+    data = da.from_array(squares, chunks=chunks)
+    assert is_dask(data)
+    assert is_lazy(data)
+    found = ma.Moments.of(data, cross=cross)
+    assert found.count == 1000
+    assert found.cmd(ma.Moments.of(squares, cross=cross)) == 0.0
+
+
+def test_a_data_frame_and_its_values_of_unknown_sizes(squares):
+    frame = dd.from_pandas(pd.DataFrame(squares), npartitions=7)
+    frame = frame[frame[0] > 0.1]
+    expected = ma.Moments.of(squares[squares[:, 0] > 0.1])
+    assert np.isnan(frame.values.chunks[0]).all()
+    for data in (frame, frame.values):
+        assert ma.Moments.of(data).cmd(expected) == 0.0
+
+
+def test_blocks_may_be_sparse(squares):
+    rows = np.where(squares < 0.5, 0.0, squares)
+    blocks = da.from_array(rows, chunks=(100, 6)).map_blocks(sparse.csr_matrix)
+    assert ma.Moments.of(blocks).cmd(ma.Moments.of(rows)) == 0.0
+
+
+def test_rows_are_cut_where_columns_are_joined(rng, monkeypatch):
+    """An array cut along its columns alone would otherwise become one block of everything."""
+    monkeypatch.setattr(dask_tree, "_BLOCK_BYTES", 2**14)
+    data = da.from_array(rng.random((4000, 4)), chunks=(4000, 1))
+    blocks = dask_tree._row_blocks(data, "data")
+    assert len(blocks) >= 8
+    assert all(block.compute().shape[1] == 4 for block in blocks)
+
+
+def test_columns_in_blocks_of_unknown_sizes_name_the_remedy(squares):
+    rows = da.from_array(squares, chunks=(100, 3))
+    unknown = rows[da.from_array(squares[:, 0], chunks=100) > 0.1]
+    with pytest.raises(InvalidInputError) as caught:
+        ma.Moments.of(unknown)
+    assert str(caught.value) == (
+        "the columns of data lie in 2 blocks of unknown sizes; call compute_chunk_sizes() first, or make the array "
+        "with all columns in one block."
+    )
+    known = unknown.compute_chunk_sizes()
+    assert ma.Moments.of(known).cmd(ma.Moments.of(squares[squares[:, 0] > 0.1])) == 0.0
+
+
+def test_moments_are_merged_as_a_tree(squares, monkeypatch):
+    """No task takes more than SPLIT_EVERY moments, and there are no more levels than that needs."""
+    merged, groups = dask_tree._merged, []
+    monkeypatch.setattr(dask_tree, "_merged", lambda parts: groups.append(len(parts)) or merged(parts))
+    ma.Moments.of(da.from_array(squares, chunks=(10, 6)))
+    assert max(groups) == dask_tree.SPLIT_EVERY
+    assert len(groups) == 13 + 2 + 1
+
+
+@pytest.mark.parametrize(
+    "data", [da.ones(5, chunks=2), dd.from_pandas(pd.Series([1.0, 2.0]), npartitions=1), dask.bag.from_sequence([1])]
+)
+def test_what_has_not_two_dimensions_is_refused(data):
+    with pytest.raises(InvalidTypeError) as caught:
+        ma.Moments.of(data)
+    got = type(data).__name__
+    assert str(caught.value) == f"data must be a Dask array or data frame of two dimensions, got {got}; make one of it."
+
+
+def test_a_bad_block_is_named(squares):
+    squares[777, 3] = np.nan
+    with pytest.raises(InvalidInputError, match=r"^data holds NaN or infinite values"):
+        ma.Moments.of(da.from_array(squares, chunks=(100, 6)))
+
+
+SCRIPT = """
+import json
+import numpy as np
+import momentalign as ma
+
+random = np.random.default_rng(0)
+found = []
+for order in (1, 3, 5, 6):
+    for rows, width in ((1, 2), (7, 2), (261, 1), (2, 515)):
+        sample = random.gamma(2.0, size=(rows, width)).astype(np.float32)
+        moments = ma.Moments(order, min(order, 2)).update(sample).update(sample + 1.0, weights=np.arange(rows) + 1.0)
+        found.append([moments.mean.tolist(), moments.central.tolist()])
+print(json.dumps(found))
+"""
+
+
+def run(**environment):
+    command = [sys.executable, "-c", SCRIPT]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_loops_are_the_python_they_are_written_in():
+    plain = run(NUMBA_DISABLE_JIT="1")
+    assert len(plain) == 16
+    for one, other in zip(plain, run(), strict=True):
+        for ours, theirs in zip(one, other, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-13)
+
+
+def test_a_loop_sees_nan_and_keeps_it():
+    from momentalign.moments.loops import centre
+
+    mean, rest, sums = np.empty(1), np.empty(1), np.empty((1, 1))
+    centre(2.0, np.zeros(1), np.full((2, 1), np.nan), mean, rest, sums)
+    assert np.isnan(sums).all()
+    assert mean[0] != pytest.approx(0.0)
