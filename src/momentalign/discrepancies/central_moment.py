@@ -233,7 +233,9 @@ class CMDLoss(DistanceLoss):
         self.interval: Interval = interval
         self.cross = cross
         self.unbiased = unbiased
-        self.process_group = check_group(process_group, cross=cross, unbiased=unbiased)
+        self.process_group: dist.ProcessGroup | None = None
+        if process_group is not None:
+            self.process_group = check_group(process_group, cross=cross, unbiased=unbiased)
         if not _is_data(interval):
             check_interval(interval)
 

@@ -24,9 +24,9 @@ from momentalign.estimators.combination import (
     train_combination,
     weight_grid,
 )
-from momentalign.estimators.domains import all_or_nothing, split_layers
+from momentalign.estimators.domains import all_or_nothing
 from momentalign.estimators.labels import ClassLabels
-from momentalign.estimators.mann import LARGEST_WEIGHT, MOST_HELD_OUT, BaseMANN
+from momentalign.estimators.mann import LARGEST_WEIGHT, MOST_HELD_OUT, BaseMANN, split_layers
 from momentalign.estimators.several import Running
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.progress import progress_bar
@@ -160,6 +160,7 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         self.sharpen = sharpen
 
     _loss: LossName = "cross_entropy"
+    _labels = ClassLabels
 
     @all_or_nothing
     def partial_fit(
@@ -245,18 +246,8 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         self._refuse_what_needs_all_rows("fit_chunks")
         return self._fit_chunks(source, target, ClassLabels(classes), most_held_out)
 
-    def _new_labels(self) -> ClassLabels:
-        return ClassLabels()
-
     def _keep_labels(self, labels: ClassLabels) -> None:
         self.classes_ = labels.classes
-
-    @property
-    def _is_automatic(self) -> bool:
-        return isinstance(self.weight, str) and self.weight == "auto"
-
-    def _weight(self) -> float:
-        return 1.0 if self._is_automatic else super()._weight()
 
     def _spec(self, config: TrainingConfig) -> NetworkSpec:
         return replace(super()._spec(config), sharpen=self._checked_sharpen())

@@ -19,7 +19,7 @@ from sklearn.utils.validation import assert_all_finite, check_consistent_length,
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.estimators.labels import Labels
-from momentalign.networks.shallow import Layer, Matrix
+from momentalign.networks.shallow import Matrix
 from momentalign.training.config import Task
 from momentalign.validation import naming
 
@@ -32,7 +32,6 @@ __all__ = [
     "domain_numbers",
     "joined_task",
     "read_domains",
-    "split_layers",
     "with_rows_of_every_domain",
 ]
 
@@ -286,8 +285,3 @@ def joined_task(task: Task) -> Task:
         domains = np.concatenate([task.source_domains, task.validation_domains])[order]
         joined = replace(joined, source_domains=domains)
     return replace(joined, target_domains=task.target_domains)
-
-
-def split_layers(layers: Sequence[Layer]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    """Return weights and biases as an estimator keeps them."""
-    return [layer.weight.astype(np.float32) for layer in layers], [layer.bias.astype(np.float32) for layer in layers]

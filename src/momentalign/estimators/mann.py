@@ -1,12 +1,12 @@
 """What classifier and regressor share: fit, partial_fit and fit_chunks, from rows to one trained network (Algorithm 1).
 
-A subclass says what labels are (:meth:`BaseMANN._new_labels`), and what to do with a trained network.
+A subclass says what labels are (`_labels`), and what to do with a trained network.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -33,11 +33,11 @@ from momentalign.estimators.domains import (
     as_float32,
     domain_ids,
     read_domains,
-    split_layers,
     with_rows_of_every_domain,
 )
 from momentalign.estimators.labels import Labels
 from momentalign.moments.streaming import Moments
+from momentalign.moments.sums import dense_sums, merged
 from momentalign.networks.shallow import Layer, Matrix, activations
 from momentalign.progress import epoch_bar
 from momentalign.training.chunked import Carried, go_on, train_chunks
@@ -56,7 +56,7 @@ from momentalign.training.config import (
 from momentalign.training.stack import LARGEST_LOSS, train_stack
 from momentalign.validation import check_device, check_number, check_seed, naming, positive_int
 
-__all__ = ["LARGEST_WEIGHT", "MOST_HELD_OUT", "BaseMANN", "hidden_moments", "in_chunks"]
+__all__ = ["LARGEST_WEIGHT", "MOST_HELD_OUT", "BaseMANN", "hidden_moments", "in_chunks", "split_layers"]
 
 # Rows that are predicted at once: bounds the memory that widening to float64 takes.
 CHUNK = 16384
@@ -93,14 +93,17 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     between: Between
     domain_weights: DomainWeights
 
+    _labels: ClassVar[type[Labels]]
+    """What reads the labels."""
+
     @property
     @abstractmethod
     def _loss(self) -> LossName:
         """What is minimised on the labelled rows."""
 
-    @abstractmethod
-    def _new_labels(self) -> Labels:
-        """Return what reads labels that nothing is known of."""
+    @property
+    def _is_automatic(self) -> bool:
+        return isinstance(self.weight, str) and self.weight == "auto"
 
     @abstractmethod
     def _keep_labels(self, labels: Any) -> None:
@@ -134,7 +137,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         self, X: Any, y: Any, X_target: Any, sample_domain: Any = None, y_target: Any = None
     ) -> tuple[TrainingConfig, Task, NetworkSpec, Domains]:
         """Check parameters and data; return how to train, on what, and which network."""
-        config, labels = self._config(), self._new_labels()
+        config, labels = self._config(), self._labels()
         spec = self._spec(config)
         domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain, y_target=y_target)
         self._keep_labels(labels)
@@ -295,23 +298,18 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         hidden = tuple(positive_int(units, "hidden", example="(50,)") for units in self.hidden)
         if not hidden:
             raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
-        return TrainingConfig(
-            hidden=hidden,
-            optimizer=Optimizer(self.optimizer, self.learning_rate),
-            batch_size=None if self.batch_size is None else positive_int(self.batch_size, "batch_size"),
-            max_epochs=positive_int(self.max_epochs, "max_epochs"),
-            patience=None if self.patience is None else positive_int(self.patience, "patience"),
-            loss=self._loss,
-        )
+        batch_size = None if self.batch_size is None else positive_int(self.batch_size, "batch_size")
+        max_epochs = positive_int(self.max_epochs, "max_epochs")
+        patience = None if self.patience is None else positive_int(self.patience, "patience")
+        optimizer = Optimizer(self.optimizer, self.learning_rate)
+        return TrainingConfig(hidden, optimizer, batch_size, max_epochs, patience, loss=self._loss)
 
     def _spec(self, config: TrainingConfig) -> NetworkSpec:
         """The network that the parameters describe, without its seed."""
+        weight = 1.0 if self._is_automatic else check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
         distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
-        weights = check_domain_weights(self.domain_weights)
-        return NetworkSpec(0, self._weight(), distance, between=check_between(self.between), domain_weights=weights)
-
-    def _weight(self) -> float:
-        return check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+        between, weights = check_between(self.between), check_domain_weights(self.domain_weights)
+        return NetworkSpec(0, weight, distance, between=between, domain_weights=weights)
 
     def _fraction_held_out(self) -> float:
         fraction = check_number(self.validation_fraction, "validation_fraction", least=0.0)
@@ -329,11 +327,13 @@ def hidden_moments(rows: Matrix, coefs: list[NDArray[Any]], intercepts: list[NDA
     >>> hidden_moments(np.zeros((3, 1)), weights, biases).mean.tolist()
     [0.5, 0.5]
     """
-    layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
-    moments = Moments()
-    for start in range(0, rows.shape[0], CHUNK):
-        moments.update(activations(layers, rows[start : start + CHUNK].astype(np.float64)))
-    return moments
+    layers = _wide_layers(coefs, intercepts)
+    sums = None
+    for chunk in _wide_chunks(rows):
+        part = dense_sums(np.ascontiguousarray(activations(layers, chunk)), None, 5, crossed=False)
+        sums = part if sums is None else merged(sums, part)
+    assert sums is not None  # noqa: S101  (a domain has rows)
+    return Moments.of_sums(sums)
 
 
 def _whole_task(domains: Domains, labels: Labels) -> Task:
@@ -362,6 +362,18 @@ def in_chunks(
 
     In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
     """
-    layers = [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
-    chunks = [rows[start : start + CHUNK].astype(np.float64) for start in range(0, rows.shape[0], CHUNK)]
-    return np.concatenate([function(layers, chunk) for chunk in chunks])
+    layers = _wide_layers(coefs, intercepts)
+    return np.concatenate([function(layers, chunk) for chunk in _wide_chunks(rows)])
+
+
+def _wide_layers(coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]) -> list[Layer]:
+    return [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
+
+
+def _wide_chunks(rows: Matrix) -> Iterator[Matrix]:
+    return (rows[start : start + CHUNK].astype(np.float64) for start in range(0, rows.shape[0], CHUNK))
+
+
+def split_layers(layers: Sequence[Layer]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    """Return weights and biases as an estimator keeps them."""
+    return [layer.weight.astype(np.float32) for layer in layers], [layer.bias.astype(np.float32) for layer in layers]

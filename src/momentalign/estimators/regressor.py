@@ -19,7 +19,14 @@ from momentalign.estimators.domains import all_or_nothing
 from momentalign.estimators.labels import ContinuousLabels, Scale
 from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN, in_chunks
 from momentalign.networks.shallow import outputs
-from momentalign.training.config import Distance, OptimizerName, TrainedNetwork, ValueLossName
+from momentalign.training.config import (
+    Distance,
+    NetworkSpec,
+    OptimizerName,
+    TrainedNetwork,
+    TrainingConfig,
+    ValueLossName,
+)
 
 __all__ = ["MANNRegressor"]
 
@@ -119,6 +126,8 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         self.domain_weights = domain_weights
         self.loss = loss
 
+    _labels = ContinuousLabels
+
     @property
     def _loss(self) -> ValueLossName:
         known = get_args(ValueLossName)
@@ -167,19 +176,16 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         """
         return self._fit_chunks(source, target, ContinuousLabels(), most_held_out)
 
-    def _new_labels(self) -> ContinuousLabels:
-        return ContinuousLabels()
-
     def _keep_labels(self, labels: ContinuousLabels) -> None:
         assert labels.scale is not None  # noqa: S101  (labels have been learned)
         self.y_mean_, self.y_deviation_ = labels.scale
 
-    def _weight(self) -> float:
-        if isinstance(self.weight, str) and self.weight == "auto":
+    def _spec(self, config: TrainingConfig) -> NetworkSpec:
+        if self._is_automatic:
             raise InvalidInputError(
                 'weight="auto" combines class probabilities, which a regressor has not; give a number, try weight=1.0.'
             )
-        return super()._weight()
+        return super()._spec(config)
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)

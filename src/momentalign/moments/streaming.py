@@ -207,6 +207,13 @@ class Moments:
         """
         return cls(order, cross)._read(data, "data")
 
+    @classmethod
+    def of_sums(cls, sums: CentralSums) -> Self:
+        """Return the moments of a sample whose central sums are known."""
+        found = cls(len(sums.sums) + 1, 1 if sums.products is None else 2)
+        found._state = sums
+        return found
+
     def _read(self, data: Any, name: str) -> Self:
         columns = self._read_columns(data, name)
         if is_dask(data):

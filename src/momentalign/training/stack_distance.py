@@ -9,13 +9,13 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from momentalign.discrepancies.base import DistanceLoss, Stacked, StackedDomains, stack_key
-from momentalign.discrepancies.several_domains import average_over_pairs
+from momentalign.discrepancies.several_domains import Between, average_over_pairs
 from momentalign.errors import InvalidInputError
 from momentalign.training.config import Distance, NetworkSpec
 
@@ -31,14 +31,18 @@ class StackDistance:
     """
 
     def __init__(self, specs: Sequence[NetworkSpec], weights: StackWeights | None = None) -> None:
-        together: dict[object, list[int]] = {}
+        together: dict[tuple[Any, bool, Between, Any], list[int]] = {}
         for index, spec in enumerate(specs):
             if spec.distance is not None and spec.weight:
                 domain_weights = spec.domain_weights
                 numbers = domain_weights if isinstance(domain_weights, str) else tuple(domain_weights)
-                key = (stack_key(spec.distance) or index, spec.between, numbers)
+                own_key = stack_key(spec.distance)
+                key = (index if own_key is None else own_key, own_key is not None, spec.between, numbers)
                 together.setdefault(key, []).append(index)
-        self._groups = [_Group(specs, indices, weights or {}) for indices in together.values()]
+        self._groups = [
+            _Group([specs[index] for index in indices], indices, weights or {}, stacked=key[1])
+            for key, indices in together.items()
+        ]
 
     @property
     def needed(self) -> bool:
@@ -66,8 +70,7 @@ class StackDistance:
 class _Group:
     """Networks of a stack whose distances are computed together, and what is compared where domains are several."""
 
-    def __init__(self, specs: Sequence[NetworkSpec], indices: list[int], weights: StackWeights) -> None:
-        own = [specs[index] for index in indices]
+    def __init__(self, own: Sequence[NetworkSpec], indices: list[int], weights: StackWeights, *, stacked: bool) -> None:
         losses = [spec.distance for spec in own]
         first, between, domain_weights = losses[0], own[0].between, own[0].domain_weights
         self.indices = indices
@@ -75,7 +78,7 @@ class _Group:
         self._weights: Sequence[Tensor] = ()
         self._stacked: Stacked
         self._for_domains: StackedDomains
-        if isinstance(first, DistanceLoss) and stack_key(first) is not None:
+        if isinstance(first, DistanceLoss) and stacked:
             self._weights = weights.get(type(first), ())
             self._stacked = first.stack(losses)
             self._for_domains = first.for_domains(losses, between, domain_weights)

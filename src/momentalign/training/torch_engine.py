@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError
-from momentalign.networks.shallow import Layer, Matrix, activations, outputs
+from momentalign.networks.shallow import Layer, Matrix, activations
 from momentalign.training.config import (
     EpochFigures,
     LossName,
@@ -82,7 +83,7 @@ class TorchEngine:
         self._dtype = dtype or (torch.float64 if self._device.type == "cpu" else torch.float32)
         self._config, self._specs = config, own_distances(specs)
         self._loss, self._accuracy = LOSSES[config.loss]
-        self._updates = 0
+        self._updates, self._rate = 0, config.optimizer.rate
 
     def _start(self, parameters: list[Tensor]) -> None:
         """Take over the weights training starts from."""
@@ -99,6 +100,7 @@ class TorchEngine:
         self._weights = torch.tensor([spec.weight for spec in self._specs], dtype=self._dtype, device=self._device)
         self._sharpen = torch.tensor([spec.sharpen for spec in self._specs], dtype=self._dtype, device=self._device)
         self._sharpens = any(spec.sharpen for spec in self._specs)
+        self._looks_at_target = self._distance.needed or self._sharpens
 
     def _distance_weights(self) -> list[Tensor]:
         return [part for own in self._of_distances.values() for part in own]
@@ -138,7 +140,7 @@ class TorchEngine:
         objective.sum().backward()  # type: ignore[no-untyped-call]
         optimizer = self._config.optimizer
         for group in self._optimizer.param_groups:
-            group["lr"] = optimizer.rate * (1.0 / (1.0 + optimizer.decay * self._updates))
+            group["lr"] = self._rate * (1.0 / (1.0 + optimizer.decay * self._updates))
         self._optimizer.step()
         self._updates += 1
         return torch.stack([loss.detach(), distance.detach()])
@@ -235,7 +237,7 @@ class BatchedEngine(TorchEngine):
         assert self._source is not None  # noqa: S101  (take has been called)
         for rows, others in self._epoch_rows:
             target = None
-            if self._target is not None and others is not None and (self._distance.needed or self._sharpens):
+            if self._target is not None and others is not None and self._looks_at_target:
                 target = self._target(others)
             labels = self._labels[torch.as_tensor(rows, device=self._device)]
             yield Batch(self._source(rows), target, labels, self._sizes(rows, others))
@@ -255,15 +257,17 @@ class BatchedEngine(TorchEngine):
         return [Layer(*pair) for pair in zip(self._parameters[::2], self._parameters[1::2], strict=True)]  # type: ignore[arg-type]
 
     def _activations(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        return self._hidden(batch.source), None if batch.target is None else self._hidden(batch.target)
+        layers: Any = self._layers
+        samples = [batch.source] if batch.target is None else [batch.source, batch.target]
+        found: list[Any] = list(map(partial(activations, layers), samples))
+        return found[0], found[1] if len(found) > 1 else None
 
     def _hidden(self, rows: Tensor) -> Tensor:
         found: Any = activations(self._layers, rows)
         return cast(Tensor, found)
 
     def _outputs(self, hidden: Tensor) -> Tensor:
-        found: Any = outputs(self._layers[-1:], hidden)
-        return cast(Tensor, found)
+        return hidden @ self._parameters[-2] + self._parameters[-1]
 
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network."""
