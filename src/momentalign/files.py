@@ -131,7 +131,7 @@ MANIFEST = "manifest.json"
 WEIGHTS = re.compile(r"weights-([0-9a-f]{16})\.safetensors")
 FORMAT = "momentalign model"
 FORMAT_VERSION = 1
-# A manifest is a page of text; anything larger is not one of ours.
+# A manifest is a page of text; anything larger is none.
 LARGEST_MANIFEST = 64 * 2**20
 FORMAT_LINE = f'"format": "{FORMAT}"'.encode()
 # In a manifest only its own digest stands so far to the left.

@@ -22,10 +22,10 @@ from scipy import sparse, special, stats
 
 from momentalign.evaluation.moment_test import unit_interval
 from momentalign.evaluation.samples import Samples, SparseColumns
+from momentalign.validation import Floats
 
 __all__ = ["DomainClassifier", "area_error", "area_under_curve", "tell_apart"]
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 FOLDS = 5

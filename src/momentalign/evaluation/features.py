@@ -41,6 +41,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from momentalign.evaluation.samples import Kind, Samples, missing
+from momentalign.validation import Floats
 
 __all__ = [
     "BINS",
@@ -58,8 +59,6 @@ __all__ = [
     "main_levels",
     "proportions_p_value",
 ]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,7 +389,7 @@ LEVELS = 6
 _CUT = 0.005
 
 
-def histogram(source: Floats, target: Floats, *, bins: int = BINS) -> Shape | None:
+def histogram(source: Floats, target: Floats) -> Shape | None:
     """Return the shares of two samples, each in increasing order, in equal bins; None where both are empty.
 
     The outermost half percent on either side of both samples together is left out, so that one odd value does not
@@ -408,7 +407,7 @@ def histogram(source: Floats, target: Floats, *, bins: int = BINS) -> Shape | No
     if low == high:
         low, high = float(both[0]), float(both[-1])
     whole = high - low < 1e9 and bool((both == np.floor(both)).all())
-    edges = _whole_edges(low, high, bins) if whole else _edges(low, high, bins)
+    edges = _whole_edges(low, high) if whole else _edges(low, high)
     shares = [_rounded(np.histogram(sample, edges)[0] / max(len(sample), 1)) for sample in (source, target)]
     return Shape(shares[0], shares[1], float(edges[0]), float(edges[-1]))
 
@@ -432,16 +431,16 @@ def main_levels(levels: Sequence[Level], *, most: int = LEVELS) -> Shape:
     )
 
 
-def _edges(low: float, high: float, bins: int) -> Floats:
+def _edges(low: float, high: float) -> Floats:
     if not high > low:
         margin = abs(low) / 2 or 0.5
         low, high = low - margin, high + margin
-    part = np.arange(bins + 1) / bins
+    part = np.arange(BINS + 1) / BINS
     return np.asarray(low * (1.0 - part) + high * part)  # The difference of two huge numbers would overflow.
 
 
-def _whole_edges(low: float, high: float, bins: int) -> Floats:
-    width = math.ceil((high - low + 1) / bins)
+def _whole_edges(low: float, high: float) -> Floats:
+    width = math.ceil((high - low + 1) / BINS)
     return np.asarray(low - 0.5 + width * np.arange(math.ceil((high - low + 1) / width) + 1))
 
 

@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.moments.centre import central_moments
+from momentalign.validation import Floats
 
 __all__ = ["MomentShift", "compare_moments", "unit_interval"]
 
-Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _TAIL = 0.01

@@ -1,37 +1,4 @@
-r"""Losses row by row, as importance-weighted and deep embedded validation weigh them.
-
-Entropy and mutual information of predictions for the target.
-
-Low entropy as a criterion: P. Morerio, J. Cavazza, V. Murino: Minimal-entropy correlation alignment for unsupervised
-deep domain adaptation, ICLR 2018. Mutual information: J. S. Bridle, A. J. R. Heading, D. J. C. MacKay: Unsupervised
-classifiers, mutual information and 'phantom targets', NIPS 1991; for domain adaptation Y. Shi, F. Sha:
-Information-theoretical learning of discriminative clusters for unsupervised domain adaptation, ICML 2012.
-
-Batch nuclear norm: predictions for the target should be confident and diverse.
-
-S. Cui, S. Wang, J. Zhuo, L. Li, Q. Huang, Q. Tian: Towards discriminability and diversity: batch nuclear-norm
-maximization under label insufficient situations, CVPR 2020.
-
-Soft neighbourhood density: rows of the target should sit in dense neighbourhoods of similar predictions.
-
-K. Saito, D. Kim, P. Teterwak, S. Sclaroff, T. Darrell, K. Saenko: Tune it the right way: unsupervised validation of
-domain adaptation via soft neighborhood density, ICCV 2021.
-
-Importance-weighted validation: the target error as a weighted error on held-out source rows.
-
-M. Sugiyama, M. Krauledat, K.-R. Müller: Covariate shift adaptation by importance weighted cross validation,
-JMLR 8, 2007.
-
-Deep embedded validation: importance-weighted validation with a control variate.
-
-K. You, X. Wang, M. Long, M. I. Jordan: Towards accurate model selection in deep unsupervised domain adaptation,
-ICML 2019.
-
-The balancing principle: how far the weight of the distance may grow, read off the models themselves.
-
-W. Zellinger, N. Shepeleva, M.-C. Dinu, H. Eghbal-zadeh, H. D. Nguyen, B. Nessler, S. V. Pereverzyev, B. A. Moser:
-The balancing principle for parameter choice in distance-regularized domain adaptation, NeurIPS 2021.
-"""
+"""Scores of a model for the target without target labels, and the losses of source rows that some of them weigh."""
 
 from __future__ import annotations
 
@@ -73,9 +40,9 @@ def classification_errors(*, probabilities: ArrayLike, labels: ArrayLike) -> Flo
     >>> classification_errors(probabilities=[[0.75, 0.25], [0.125, 0.875]], labels=[0, 0])
     array([0., 1.])
     """
-    chances = check_probabilities(probabilities, "probabilities")
-    codes = check_codes(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
-    return np.asarray(chances.argmax(axis=1) != codes, dtype=np.float64)
+    predicted = check_probabilities(probabilities, "probabilities")
+    codes = check_codes(labels, "labels", rows=predicted.shape[0], classes=predicted.shape[1])
+    return np.asarray(predicted.argmax(axis=1) != codes, dtype=np.float64)
 
 
 def cross_entropies(*, probabilities: ArrayLike, labels: ArrayLike) -> Floats:
@@ -91,9 +58,9 @@ def cross_entropies(*, probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     >>> cross_entropies(probabilities=[[0.75, 0.25], [0.5, 0.5]], labels=[1, 0]) / np.log(2)
     array([2., 1.])
     """
-    chances = check_probabilities(probabilities, "probabilities")
-    codes = check_codes(labels, "labels", rows=chances.shape[0], classes=chances.shape[1])
-    of_label = chances[np.arange(len(codes)), codes]
+    predicted = check_probabilities(probabilities, "probabilities")
+    codes = check_codes(labels, "labels", rows=predicted.shape[0], classes=predicted.shape[1])
+    of_label = predicted[np.arange(len(codes)), codes]
     # Plus zero: a certain and right row costs 0, not -0.
     return -np.log(np.maximum(of_label, _SMALLEST)) + 0.0
 
@@ -110,14 +77,19 @@ def negative_entropy(*, probabilities: ArrayLike) -> float:
     probabilities
         Predictions for target rows, (rows, classes).
 
+    References
+    ----------
+    P. Morerio, J. Cavazza, V. Murino: Minimal-entropy correlation alignment for unsupervised deep domain adaptation,
+    ICLR 2018.
+
     Examples
     --------
     >>> round(negative_entropy(probabilities=[[0.5, 0.5], [1.0, 0.0]]), 4)
     -0.3466
     """
-    chances = check_probabilities(probabilities, "probabilities")
+    predicted = check_probabilities(probabilities, "probabilities")
     # Minus from zero: confident predictions give 0.0, not -0.0.
-    return 0.0 - float(entr(chances).sum(axis=1).mean())
+    return 0.0 - float(entr(predicted).sum(axis=1).mean())
 
 
 def mutual_information(*, probabilities: ArrayLike) -> float:
@@ -133,14 +105,20 @@ def mutual_information(*, probabilities: ArrayLike) -> float:
     probabilities
         Predictions for target rows, (rows, classes).
 
+    References
+    ----------
+    J. S. Bridle, A. J. R. Heading, D. J. C. MacKay: Unsupervised classifiers, mutual information and 'phantom targets',
+    NIPS 1991. For domain adaptation Y. Shi, F. Sha: Information-theoretical learning of discriminative clusters for
+    unsupervised domain adaptation, ICML 2012.
+
     Examples
     --------
     >>> balanced, constant = [[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]
     >>> round(mutual_information(probabilities=balanced), 4), mutual_information(probabilities=constant)
     (0.6931, 0.0)
     """
-    chances = check_probabilities(probabilities, "probabilities")
-    return float(entr(chances.mean(axis=0)).sum() - entr(chances).sum(axis=1).mean())
+    predicted = check_probabilities(probabilities, "probabilities")
+    return float(entr(predicted.mean(axis=0)).sum() - entr(predicted).sum(axis=1).mean())
 
 
 def nuclear_norm(*, probabilities: ArrayLike) -> float:
@@ -158,14 +136,19 @@ def nuclear_norm(*, probabilities: ArrayLike) -> float:
     probabilities
         Predictions for target rows, (rows, classes).
 
+    References
+    ----------
+    S. Cui, S. Wang, J. Zhuo, L. Li, Q. Huang, Q. Tian: Towards discriminability and diversity: batch nuclear-norm
+    maximization under label insufficient situations, CVPR 2020.
+
     Examples
     --------
     >>> nuclear_norm(probabilities=[[1.0, 0.0], [0.0, 1.0]]), nuclear_norm(probabilities=[[0.5, 0.5], [0.5, 0.5]])
     (1.0, 0.5)
     """
-    chances = check_probabilities(probabilities, "probabilities")
-    rows, classes = chances.shape
-    return float(np.linalg.svd(chances, compute_uv=False).sum()) / math.sqrt(rows * min(rows, classes))
+    predicted = check_probabilities(probabilities, "probabilities")
+    rows, classes = predicted.shape
+    return float(np.linalg.svd(predicted, compute_uv=False).sum()) / math.sqrt(rows * min(rows, classes))
 
 
 def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05, chunk: int = 1024) -> float:
@@ -189,6 +172,11 @@ def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05
     chunk
         Rows whose similarities are held at once: memory for (chunk, rows) numbers.
 
+    References
+    ----------
+    K. Saito, D. Kim, P. Teterwak, S. Sclaroff, T. Darrell, K. Saenko: Tune it the right way: unsupervised validation of
+    domain adaptation via soft neighborhood density, ICCV 2021.
+
     Examples
     --------
     Three rows of each class: apart, and each with two neighbours like itself.
@@ -198,14 +186,14 @@ def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05
     >>> round(neighbourhood_density(probabilities=apart), 3), round(neighbourhood_density(probabilities=clusters), 3)
     (0.61, 0.693)
     """
-    chances = check_probabilities(probabilities, "probabilities")
-    if len(chances) < 2:
+    predicted = check_probabilities(probabilities, "probabilities")
+    if len(predicted) < 2:
         raise InvalidInputError("probabilities has 1 row only; a neighbourhood needs at least 2 rows.")
     if not 0.0 < temperature < np.inf:
         raise InvalidInputError(f"temperature must be positive and finite, got {temperature}; try 0.05.")
     if chunk < 1:
         raise InvalidInputError(f"chunk must be at least 1, got {chunk}; try 1024.")
-    units = chances / np.linalg.norm(chances, axis=1, keepdims=True)
+    units = predicted / np.linalg.norm(predicted, axis=1, keepdims=True)
     starts = range(0, len(units), chunk)
     return float(sum(_entropies(units, start, chunk, temperature).sum() for start in starts) / len(units))
 
@@ -237,6 +225,11 @@ def importance_weighted_score(*, losses: ArrayLike, weights: ArrayLike) -> float
     weights
         Weight of each of these rows, from :func:`momentalign.evaluation.importance.importance_weights`.
 
+    References
+    ----------
+    M. Sugiyama, M. Krauledat, K.-R. Müller: Covariate shift adaptation by importance weighted cross validation,
+    JMLR 8, 2007.
+
     Examples
     --------
     >>> importance_weighted_score(losses=[0.0, 1.0, 1.0, 0.0], weights=[1.5, 0.5, 0.5, 1.5])
@@ -267,6 +260,11 @@ def deep_embedded_score(*, losses: ArrayLike, ratio: ArrayLike) -> float:
     ratio
         Density ratio at each of these rows, in You et al. from a classifier on hidden activations, such as
         :func:`momentalign.evaluation.importance.logistic_ratio`.
+
+    References
+    ----------
+    K. You, X. Wang, M. Long, M. I. Jordan: Towards accurate model selection in deep unsupervised domain adaptation,
+    ICML 2019.
 
     Examples
     --------
@@ -327,6 +325,11 @@ def balancing_choice(*, predictions: ArrayLike, distances: ArrayLike, error_boun
     Lepskii (1990), known from inverse problems, written out here for the errors above. The constant is that of the
     authors' published experiments, which differ in two points: they compare with :math:`D_i` in place of :math:`D_j`,
     which is stricter and chooses smaller weights, and count the rows whose classes differ.
+
+    References
+    ----------
+    W. Zellinger, N. Shepeleva, M.-C. Dinu, H. Eghbal-zadeh, H. D. Nguyen, B. Nessler, S. V. Pereverzyev, B. A. Moser:
+    The balancing principle for parameter choice in distance-regularized domain adaptation, NeurIPS 2021.
 
     Examples
     --------

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError
 from momentalign.moments.centre import raw_moments
@@ -27,11 +26,10 @@ from momentalign.monitoring.statistics import (
     finite,
 )
 from momentalign.monitoring.window import STEPS, Rows, Window, check_names
-from momentalign.validation import check_bool, check_generator, check_int, check_number
+from momentalign.validation import Floats, check_bool, check_generator, check_int, check_number
 
 __all__ = ["DriftMonitor", "FeatureChange", "Judgement", "MonitorSettings"]
 
-Floats = NDArray[np.float64]
 
 _FEWEST_ROWS = 100
 _FEWEST_RESAMPLES = 1000

@@ -54,10 +54,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.moments.centre import central_moments
+from momentalign.validation import Floats
 
 __all__ = ["MOST_ROWS", "Calibration", "Differences", "UnitInterval", "calibrate", "differences"]
 
-Floats = NDArray[np.float64]
 
 _TAIL = 0.01
 _MARGIN = 0.25

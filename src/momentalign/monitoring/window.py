@@ -24,10 +24,10 @@ from momentalign.moments.centre import raw_moments
 from momentalign.moments.readers import read_blocks, read_matrix, refuse_other_names
 from momentalign.moments.streaming import Moments
 from momentalign.monitoring.statistics import finite
+from momentalign.validation import Floats
 
 __all__ = ["STEPS", "Rows", "Window", "check_names"]
 
-Floats = NDArray[np.float64]
 
 # Rows of a sparse matrix that are made dense at a time.
 _DENSE_ROWS = 1024

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from momentalign.report.svg import Frame, Picture, area, axes, label, line, number, path, rule
+from momentalign.validation import Floats
 
 __all__ = ["NARROWEST", "BarGroup", "bars", "density", "density_panel", "shortened"]
 
-Floats = NDArray[np.float64]
 
 NARROWEST = 0.006
 """The smallest bandwidth: a saturated unit is drawn as a narrow peak, not as a needle without area."""
@@ -70,8 +70,8 @@ def bars(
         parts.append(label(names_width - 10, middle + 4, name, anchor="end"))
         limit = zero if entry.limit is None else float(frame.x(entry.limit))
         first = middle - (len(css) * (_THICK + _GAP) - _GAP) / 2
-        for place, (value, colour) in enumerate(zip(entry.values, css, strict=True)):
-            top, end = first + place * (_THICK + _GAP), float(frame.x(value))
+        for bar, (value, colour) in enumerate(zip(entry.values, css, strict=True)):
+            top, end = first + bar * (_THICK + _GAP), float(frame.x(value))
             # A bar of no length is still a hair wide.
             corner = f"M{number(min(zero, end))} {number(top)}"
             parts.append(

@@ -84,7 +84,7 @@ def test_a_new_checkpoint_replaces_the_old_one_and_what_was_left_of_a_killed_one
     ],
 )
 def test_what_is_not_plain_data_is_refused_by_its_place_and_nothing_is_written(tmp_path, checkpoint, place):
-    remedy = r"; a checkpoint holds numbers, words and tensors only, keep it elsewhere\.$"
+    remedy = r"; a checkpoint holds numbers, text and tensors only, keep it elsewhere\.$"
     with pytest.raises(InvalidTypeError, match=f"^{place}{remedy}"):
         SafetensorsIO().save_checkpoint(checkpoint, tmp_path / "last")
     assert not (tmp_path / "last").exists()

@@ -9,8 +9,6 @@ stays as it is. The encoder :math:`M_t` starts as a copy of :math:`M_s`; it and 
 
 the loss of a GAN with inverted labels. The classifier of the source on top of :math:`M_t` is the network of the target.
 
-The encoder within a network: what a named layer's output depends on, and what comes after it.
-
 ADDA and DSN cut a network at a layer into an encoder and a classifier. Any network can be cut so: gradients tell which
 weights the layer's output depends on, the order of calls which parts run after it.
 """
@@ -121,12 +119,8 @@ def fresh_weights(model: nn.Module) -> None:
             reset()
             continue
         for weight in part.parameters(recurse=False):
-            weight.copy_(_shuffled(weight))
-
-
-def _shuffled(weight: Tensor) -> Tensor:
-    order = torch.randperm(weight.numel()).to(weight.device)
-    return weight.flatten()[order].reshape(weight.shape)
+            order = torch.randperm(weight.numel()).to(weight.device)
+            weight.copy_(weight.flatten()[order].reshape(weight.shape))
 
 
 # Section 5.1 of Tzeng et al. (2017), for digits.

@@ -111,7 +111,7 @@ class Alignment(nn.Module):
 
     @torch.no_grad()
     def orders(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the CMD of every order, with the layer's name and the distance's place where there are several."""
+        """Return the CMD of every order, with the layer's name and the distance's number where there are several."""
         terms: dict[str, Tensor] = {}
         for name, losses in zip(self.layers, self._losses, strict=True):
             known = {
@@ -234,17 +234,9 @@ def check_schedule(schedule: Schedule) -> Callable[[float], float]:
     if callable(schedule):
         return schedule
     if schedule == "constant":
-        return _constant
+        return lambda _progress: 1.0
     if schedule == "ramp":
-        return _ramp
+        return lambda progress: 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0
     raise InvalidInputError(
         f"schedule must be 'constant', 'ramp' or a function of the progress in [0, 1], got {schedule!r}."
     )
-
-
-def _constant(_progress: float) -> float:
-    return 1.0
-
-
-def _ramp(progress: float) -> float:
-    return 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0

@@ -1,13 +1,8 @@
-"""Checkpoints of Lightning as folders of numbers: tensors in safetensors, everything else in a JSON manifest.
+"""Checkpoints as folders of numbers, and a callback that keeps the last one, so that a run may be killed at any moment.
 
-A checkpoint is nested: dictionaries with any plain keys, lists, tuples, numbers, words, tensors. In the manifest plain
-values stand as they are, lists as lists, and the rest as an object with one key that says what it is. Anything else,
-code above all, is refused by its place in the checkpoint. Written whole or not at all; nothing is ever unpickled.
-
-Runs that can be killed at any moment: the last checkpoint of a run, written every so many steps and on SIGTERM.
-
-With a :class:`~momentalign.training.deep.module.DeepAdaptation` on a
-:class:`~momentalign.training.deep.loaders.PairedLoader` a run goes on from it to the same bits.
+A checkpoint is nested: dictionaries with plain keys, lists, tuples, numbers, text, tensors. Tensors go to safetensors,
+the rest to a JSON manifest: plain values and lists as they are, everything else as an object with one key that says
+what it is. Anything else, code above all, is refused by its path in the checkpoint; nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -36,8 +31,6 @@ NUMBERS = {
     torch.float16, torch.float32, torch.float64, torch.bool,
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
 }  # fmt: skip
-
-
 AS_BYTES = {
     str(dtype): dtype
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.uint16, torch.uint32, torch.uint64)
@@ -45,7 +38,7 @@ AS_BYTES = {
 
 
 class SafetensorsIO(pl.plugins.CheckpointIO):
-    """Give it to a Trainer, ``Trainer(plugins=[SafetensorsIO()])``, and its checkpoints are folders of ours."""
+    """Give it to a Trainer, ``Trainer(plugins=[SafetensorsIO()])``, and its checkpoints are such folders."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
         """Write a checkpoint, replacing the one at this path in one step."""
@@ -111,7 +104,7 @@ def unpack(content: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     return tensor.reshape(content["shape"]) if "shape" in content else tensor
 
 
-def _pack(value: Any, arrays: dict[str, NDArray[Any]], place: str) -> Any:
+def _pack(value: Any, arrays: dict[str, NDArray[Any]], path: str) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, (float, np.floating)):
@@ -119,19 +112,19 @@ def _pack(value: Any, arrays: dict[str, NDArray[Any]], place: str) -> Any:
     if isinstance(value, np.integer):
         return int(value)
     if isinstance(value, Tensor):
-        return _pack_tensor(value, arrays, place)
+        return _pack_tensor(value, arrays, path)
     if isinstance(value, Mapping):
-        items = [[_pack(key, arrays, place), _pack(part, arrays, f"{place}[{key!r}]")] for key, part in value.items()]
+        items = [[_pack(key, arrays, path), _pack(part, arrays, f"{path}[{key!r}]")] for key, part in value.items()]
         return {"items": items}
     if isinstance(value, (list, tuple)):
-        parts = [_pack(part, arrays, f"{place}[{index}]") for index, part in enumerate(value)]
+        parts = [_pack(part, arrays, f"{path}[{index}]") for index, part in enumerate(value)]
         return {"tuple": parts} if isinstance(value, tuple) else parts
     raise InvalidTypeError(
-        f"{place} is a {type(value).__name__}; a checkpoint holds numbers, words and tensors only, keep it elsewhere."
+        f"{path} is a {type(value).__name__}; a checkpoint holds numbers, text and tensors only, keep it elsewhere."
     )
 
 
-def _pack_tensor(tensor: Tensor, arrays: dict[str, NDArray[Any]], place: str) -> dict[str, Any]:
+def _pack_tensor(tensor: Tensor, arrays: dict[str, NDArray[Any]], path: str) -> dict[str, Any]:
     name = str(len(arrays))
     values = tensor.detach().cpu().contiguous()
     if values.dtype in NUMBERS and (not values.is_floating_point() or bool(values.isfinite().all())):
@@ -139,7 +132,7 @@ def _pack_tensor(tensor: Tensor, arrays: dict[str, NDArray[Any]], place: str) ->
         # The file has no single numbers, only rows of one.
         return {"tensor": name} if values.ndim else {"tensor": name, "shape": []}
     if str(values.dtype) not in AS_BYTES:
-        raise InvalidTypeError(f"{place} is a tensor of {values.dtype}, which a checkpoint cannot hold; convert it.")
+        raise InvalidTypeError(f"{path} is a tensor of {values.dtype}, which a checkpoint cannot hold; convert it.")
     arrays[name] = values.reshape(-1).view(torch.uint8).numpy()
     return {"tensor": name, "dtype": str(values.dtype), "shape": list(values.shape)}
 

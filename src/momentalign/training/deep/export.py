@@ -1,8 +1,7 @@
-"""An adapted network leaves: its weights as safetensors, the network as ONNX; each file is whole or not there.
+"""Exporting a model: its weights as safetensors, the network as ONNX; each file is whole or not there.
 
-Order of writing weights: digest over all names, types, shapes and numbers, into the header, then the file. Order of
-reading: read, check the digest, compare with the network by name, and only then change it. An ONNX file is written
-after onnxruntime has given what the network gives.
+Weights carry a digest over all names, types, shapes and numbers. It is checked, and the weights are compared with the
+network by name, before the network is changed. An ONNX file is written after onnxruntime has given the same outputs.
 """
 
 from __future__ import annotations
@@ -261,14 +260,14 @@ def _graph(network: nn.Module, inputs: Tensor) -> bytes:
 
 
 def _reason(error: BaseException) -> str:
-    """The first words of the first cause."""
+    """The first line of the first cause."""
     while error.__cause__ is not None:
         error = error.__cause__
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0]:.200}"
 
 
 def _forget_origin(graph: Any) -> None:
-    """Leave out the notes on where in whose files a node comes from."""
+    """Leave out the metadata that says in whose files a node was made."""
     for part in (graph, *graph.node, *graph.input, *graph.output, *graph.initializer, *graph.value_info):
         part.ClearField("metadata_props")
     for node in graph.node:
@@ -279,7 +278,7 @@ def _forget_origin(graph: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep back what torch says about its own insides and about libraries that nobody asked for."""
+    """Keep back torch's warnings about its own code and about libraries that are not needed."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,7 +1,4 @@
-"""Lightning, or the word on how to get it.
-
-The state of the generators that training draws from: Python's, numpy's, torch's, and that of the GPU in use.
-"""
+"""Lightning, quiet and interruptible, and the state of all random generators that training draws from."""
 
 from __future__ import annotations
 
@@ -81,10 +78,10 @@ class RandomState(NamedTuple):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the state as tensors and plain numbers, fit for a file."""
-        version, words, gauss = self.python
+        version, state, gauss = self.python
         _, keys, *rest = self.numpy
         plain = {
-            "python": [version, torch.tensor(words), gauss],
+            "python": [version, torch.tensor(state), gauss],
             "numpy": [torch.from_numpy(keys.astype(np.int64)), *rest],
             "torch": self.torch,
         }
@@ -93,10 +90,10 @@ class RandomState(NamedTuple):
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RandomState:
         """Return the state that :meth:`as_dict` described."""
-        version, words, gauss = plain["python"]
+        version, state, gauss = plain["python"]
         keys, *rest = plain["numpy"]
         return cls(
-            (version, tuple(words.tolist()), gauss),
+            (version, tuple(state.tolist()), gauss),
             ("MT19937", keys.numpy().astype(np.uint32), *rest),
             plain["torch"],
             plain.get("cuda"),

@@ -2,7 +2,7 @@
 
 The pairs of Section 6.3 of Zellinger et al. (2019). A loader cannot say where it stands. So the state of all
 generators is kept as it was when a loader was last started, together with the number of batches it has given since: to
-resume, it is started again under that state and gives as many batches, which nobody looks at.
+resume, it is started again under that state and gives as many batches, which are thrown away.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class PairedLoader:
     def load_state_dict(self, state_dict: Mapping[str, Any], *, random: RandomState | None = None) -> None:
         """Make the next iteration go on from a state.
 
-        The generators of the process are left as they are; those of `random` are put in place when it begins.
+        The generators of the process are left as they are; those of `random` are restored when it begins.
         """
         self._pending, self._random = of_this_rank(state_dict["ranks"]), random
 

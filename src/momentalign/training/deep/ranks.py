@@ -1,7 +1,4 @@
-"""What the ranks of one training run tell each other: their states for a checkpoint, their parts of the data.
-
-Class-balanced batches: every class as often as the largest one.
-"""
+"""The processes of one run: what they tell each other, each one's part of the data, class-balanced batches."""
 
 from __future__ import annotations
 
@@ -25,7 +22,9 @@ from torch.utils.data import (
 
 from momentalign.errors import InvalidInputError
 
-__all__ = ["BalancedSampler", "gathered", "number_of_ranks", "of_this_rank", "sharded", "share_of_rank", "shared"]
+__all__ = ["BalancedSampler", "gathered", "number_of_ranks", "of_this_rank", "sharded", "share_of_rank"]
+
+State = TypeVar("State")
 
 
 class BalancedSampler(Sampler[int]):
@@ -88,9 +87,6 @@ def _repeated(random: np.random.Generator, rows: Any, length: int) -> Any:
     return np.concatenate([random.permutation(rows) for _ in range(rounds)])[:length]
 
 
-State = TypeVar("State")
-
-
 def number_of_ranks() -> int:
     """Return how many processes train together; 1 outside of torch.distributed."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
@@ -125,11 +121,6 @@ def share_of_rank(rows: int | torch.Tensor, *, like: torch.Tensor) -> torch.Tens
     return own * number_of_ranks() / total
 
 
-def shared(value: State) -> State:
-    """Return the value of rank 0 on every rank."""
-    return gathered(value)[0]
-
-
 def sharded(loader: Any, name: str) -> Any:
     """Return a loader of this rank's part of the data; what is not a DataLoader is taken to hold its part already."""
     if number_of_ranks() == 1 or not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset):
@@ -145,15 +136,12 @@ def sharded(loader: Any, name: str) -> Any:
             f"{name} has {type(sampler).__name__}, which cannot be split over {number_of_ranks()} processes; give it a "
             "torch.utils.data.DistributedSampler."
         )
+    # All ranks agree on the seed of rank 0, another one in every run that is not seeded.
+    seed = gathered(int(torch.initial_seed() % 2**31))[0]
     own: DistributedSampler[Any] = DistributedSampler(
-        loader.dataset, shuffle=type(sampler) is RandomSampler, seed=_seed(), drop_last=loader.drop_last
+        loader.dataset, shuffle=type(sampler) is RandomSampler, seed=seed, drop_last=loader.drop_last
     )
     return _with_sampler(loader, own)
-
-
-def _seed() -> int:
-    """A seed that all ranks agree on; a different one in every run that is not seeded."""
-    return shared(int(torch.initial_seed() % 2**31))
 
 
 def _with_sampler(loader: DataLoader[Any], sampler: Any) -> DataLoader[Any]:

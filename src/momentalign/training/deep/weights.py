@@ -1,16 +1,4 @@
-r"""The average of the weights over the last steps, which scatters less than the weights of any step.
-
-.. math:: \bar w_t = \bar w_{t-1} + \max(1 - d, 9 / (10 + t)) (w_t - \bar w_{t-1})
-
-References: B. Polyak, A. Juditsky, Acceleration of stochastic approximation by averaging, 1992; A. Tarvainen, H.
-Valpola, Mean teachers are better role models, 2017 (exponential weights). The beginning is forgotten quickly.
-
-Batch normalisation with statistics of its own for each domain (AdaBN).
-
-Reference: Y. Li, N. Wang, J. Shi, J. Liu, X. Hou, Revisiting batch normalization for practical domain adaptation, 2016.
-The weights of a layer are shared, its running mean and variance are not. The network itself holds those of the target,
-where it is going to work; those of the source are kept here and lent to it for source batches.
-"""
+"""What is kept beside the weights of a network: their average over the last steps, batch norm of the source."""
 
 from __future__ import annotations
 
@@ -30,7 +18,12 @@ __all__ = ["AveragedWeights", "SourceStatistics"]
 
 
 class AveragedWeights(pl.Callback):
-    """Averages the weights of the network while it trains and puts the averages in their place at the end.
+    r"""Averages the weights of the network while it trains and replaces them by the averages at the end.
+
+    .. math:: \bar w_t = \bar w_{t-1} + \max(1 - d, 9 / (10 + t)) (w_t - \bar w_{t-1})
+
+    They scatter less than the weights of any step (B. Polyak, A. Juditsky, Acceleration of stochastic approximation by
+    averaging, 1992; with exponential weights A. Tarvainen, H. Valpola, Mean teachers are better role models, 2017).
 
     Parameters
     ----------
@@ -84,7 +77,11 @@ STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 class SourceStatistics(nn.Module):
-    """The running statistics of the source domain for every batch-norm layer of a network.
+    """The running statistics of the source domain for every batch-norm layer of a network (AdaBN).
+
+    The weights of a layer are shared, its running mean and variance are not. The network itself holds those of the
+    target, where it is going to work; those of the source are kept here and lent to it for source batches. Reference:
+    Y. Li, N. Wang, J. Shi, J. Liu, X. Hou, Revisiting batch normalization for practical domain adaptation, 2016.
 
     Examples
     --------
