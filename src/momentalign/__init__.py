@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from momentalign.discrepancies.coral import CORALLoss, coral
     from momentalign.discrepancies.mmd import MMDLoss, mmd
     from momentalign.discrepancies.several_domains import MultiDomainCMDLoss, multi_domain_cmd
+    from momentalign.estimators.auto import AutoClassifier, AutoRegressor
     from momentalign.estimators.bounds import error_bound
     from momentalign.estimators.classifier import MANNClassifier
+    from momentalign.estimators.moment_map import MomentMap
     from momentalign.estimators.regressor import MANNRegressor
     from momentalign.estimators.tca import TransferComponentAnalysis
     from momentalign.evaluation.class_shares import correct_class_shares, estimate_class_shares
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "__version__": "momentalign.version",
     "AdversarialLoss": "momentalign.discrepancies.adversarial",
+    "AutoClassifier": "momentalign.estimators.auto",
+    "AutoRegressor": "momentalign.estimators.auto",
     "CMDLoss": "momentalign.discrepancies.central_moment",
     "CORALLoss": "momentalign.discrepancies.coral",
     "DeepAdaptation": "momentalign.training.deep.module",
@@ -44,6 +48,7 @@ _HOMES = {
     "MANNClassifier": "momentalign.estimators.classifier",
     "MANNRegressor": "momentalign.estimators.regressor",
     "MMDLoss": "momentalign.discrepancies.mmd",
+    "MomentMap": "momentalign.estimators.moment_map",
     "MomentMetric": "momentalign.training.deep.metric",
     "Moments": "momentalign.moments.streaming",
     "MultiDomainCMDLoss": "momentalign.discrepancies.several_domains",
@@ -70,6 +75,8 @@ _HOMES = {
 
 __all__ = [
     "AdversarialLoss",
+    "AutoClassifier",
+    "AutoRegressor",
     "CMDLoss",
     "CORALLoss",
     "DeepAdaptation",
@@ -79,6 +86,7 @@ __all__ = [
     "MANNClassifier",
     "MANNRegressor",
     "MMDLoss",
+    "MomentMap",
     "MomentMetric",
     "Moments",
     "MultiDomainCMDLoss",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, InvalidInputError, MomentAlignWarning
+from momentalign.estimators.learners import learner_from, to_arrays
 from momentalign.files import write_folder
 from momentalign.moments.streaming import Moments
 from momentalign.version import __version__
@@ -20,7 +22,13 @@ from momentalign.version import __version__
 __all__ = ["describe", "rebuild", "save"]
 
 # Class name in a manifest -> the module that defines it. A name that is not here is refused.
-_HOMES = {"MANNClassifier": "momentalign.estimators.classifier", "MANNRegressor": "momentalign.estimators.regressor"}
+_HOMES = {
+    "AutoClassifier": "momentalign.estimators.auto",
+    "AutoRegressor": "momentalign.estimators.auto",
+    "MANNClassifier": "momentalign.estimators.classifier",
+    "MANNRegressor": "momentalign.estimators.regressor",
+}
+PORTFOLIOS = ("AutoClassifier", "AutoRegressor")
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
@@ -45,6 +53,10 @@ def describe(estimator: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         "parameters": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
         "features": estimator.n_features_in_,
         "feature_names": list(getattr(estimator, "feature_names_in_", [])),
+    }
+    if name in PORTFOLIOS:
+        return _describe_portfolio(estimator, description)
+    description |= {
         "n_epochs": estimator.n_epochs_,
         "best_epoch": estimator.best_epoch_,
         "history": estimator.history_,
@@ -71,6 +83,8 @@ def rebuild(path: str | Path, arrays: Arrays, description: Mapping[str, Any]) ->
 def _build(arrays: Arrays, description: Mapping[str, Any]) -> Any:
     name = description["class"]
     estimator = getattr(importlib.import_module(_HOMES[name]), name)(**description["parameters"])
+    if name in PORTFOLIOS:
+        return _build_portfolio(estimator, arrays, description)
     estimator.hidden = tuple(estimator.hidden)
     if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
         raise ValueError("weights are floating-point numbers")
@@ -83,10 +97,7 @@ def _build(arrays: Arrays, description: Mapping[str, Any]) -> Any:
         _expect(arrays, _names(count, ""))
     estimator.coefs_, estimator.intercepts_ = _network(arrays, count, "")
     estimator.n_features_in_ = int(description["features"])
-    if description["feature_names"]:
-        estimator.feature_names_in_ = np.array(description["feature_names"], dtype=object)
-        if len(estimator.feature_names_in_) != estimator.n_features_in_:
-            raise ValueError("one name per feature is expected")
+    _take_names(estimator, description)
     estimator.n_epochs_, estimator.best_epoch_ = int(description["n_epochs"]), int(description["best_epoch"])
     estimator.history_ = {key: [float(value) for value in values] for key, values in description["history"].items()}
     estimator.moments_ = _moments(description, estimator.hidden[-1])
@@ -104,6 +115,77 @@ def _moments(description: Mapping[str, Any], width: int) -> dict[int, Moments]:
     if any(len(part.mean) != width for part in moments.values()):
         raise ValueError(f"moments of {width} hidden units are expected")
     return moments
+
+
+def _describe_portfolio(estimator: Any, description: dict[str, Any]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    for domain, scale in (("source", estimator.source_scale_), ("target", estimator.target_scale_)):
+        arrays |= {f"{domain}_{part}": values for part, values in scale._asdict().items()}
+    for number, member in enumerate(estimator.members_):
+        arrays |= {f"member_{number}_{part}": values for part, values in to_arrays(member.learner).items()}
+    table = estimator.portfolio_
+    description |= {
+        "sparse": estimator.sparse_,
+        "decision": estimator.decision_,
+        "members": [{"view": member.view, "weight": member.weight} for member in estimator.members_],
+        "portfolio": {name: [_or_none(value) for value in table[name].tolist()] for name in table},
+    }
+    if hasattr(estimator, "classes_"):
+        description |= {
+            "classes": _write_labels(estimator.classes_),
+            "agreement": [_or_none(a) for a in estimator.agreement_],
+        }
+    else:
+        description["bounds"] = list(estimator.bounds_)
+    return arrays, description
+
+
+def _or_none(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _build_portfolio(estimator: Any, arrays: Arrays, description: Mapping[str, Any]) -> Any:
+    import pandas as pd
+
+    from momentalign.estimators.auto import Member
+    from momentalign.estimators.moment_map import Scale
+
+    estimator.n_features_in_ = features = int(description["features"])
+    _take_names(estimator, description)
+    outputs = 1
+    if "classes" in description:
+        estimator.classes_ = _read_labels(description["classes"])
+        estimator.agreement_ = tuple(math.nan if value is None else float(value) for value in description["agreement"])
+        outputs = len(estimator.classes_)
+    else:
+        low, high = description["bounds"]
+        estimator.bounds_ = (float(low), float(high))
+    estimator.sparse_, estimator.decision_ = bool(description["sparse"]), str(description["decision"])
+    scales = [Scale(arrays[f"{domain}_mean"], arrays[f"{domain}_std"]) for domain in ("source", "target")]
+    if any(part.shape != (features,) for scale in scales for part in scale):
+        raise ValueError("one mean and one standard deviation per feature are expected")
+    estimator.source_scale_, estimator.target_scale_ = scales
+    estimator.members_ = []
+    for number, member in enumerate(description["members"]):
+        if member["view"] not in ("source", "target"):
+            raise ValueError("a view is source or target")
+        prefix = f"member_{number}_"
+        own = {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
+        learner = learner_from(own, features=features, outputs=outputs)
+        estimator.members_.append(Member(learner, member["view"], float(member["weight"])))
+    if not estimator.members_:
+        raise ValueError("a portfolio has at least one member")
+    estimator.portfolio_ = pd.DataFrame(dict(description["portfolio"])).astype(
+        dict.fromkeys(("source_score", "estimated_target_score", "weight"), float)
+    )
+    return estimator
+
+
+def _take_names(estimator: Any, description: Mapping[str, Any]) -> None:
+    if description["feature_names"]:
+        estimator.feature_names_in_ = np.array(description["feature_names"], dtype=object)
+        if len(estimator.feature_names_in_) != estimator.n_features_in_:
+            raise ValueError("one name per feature is expected")
 
 
 def _combined(estimator: Any) -> dict[str, NDArray[Any]]:
