@@ -35,6 +35,7 @@ from momentalign.estimators.evidence import agreement, agreement_weights, share_
 from momentalign.estimators.labels import ClassLabels, ContinuousLabels, Labels
 from momentalign.estimators.learners import Learner, Network, boosting, forest, linear
 from momentalign.estimators.moment_map import Scale, column_scale
+from momentalign.evaluation.target_accuracy import TargetEstimate, estimate_accuracy
 from momentalign.networks.shallow import Matrix
 from momentalign.progress import progress_bar
 from momentalign.training.config import NetworkSpec, Optimizer, OptimizerName, Task, TrainingConfig
@@ -72,6 +73,8 @@ BEYOND = 0.1
 # Rows of the source from which on some can be held out; rows that are predicted at once.
 FEWEST_ROWS, CHUNK = 20, 16_384
 ROUNDING = 1e-10
+# Nothing is cut from probabilities; the half width of a 90 % interval in standard deviations.
+BOUNDS, Z90 = (0.0, 1.0), 1.6449
 
 
 @dataclass(frozen=True)
@@ -220,6 +223,24 @@ def _drawn(weights: Floats, random: np.random.Generator) -> Rows:
     return np.asarray(random.permutation(drawn)[:MOST_TRAINED])
 
 
+class _Answer(NamedTuple):
+    """The weighted answer for held-out source rows, by what never saw them, and for rows of the target.
+
+    It looks like a fitted model to :func:`~momentalign.evaluation.target_accuracy.estimate_accuracy`.
+    """
+
+    source: Matrix
+    of_source: Floats
+    of_target: Floats
+    classes_: NDArray[np.intp]
+
+    def predict_proba(self, X: Matrix) -> Floats:
+        return self.of_source if X is self.source else self.of_target
+
+    def predict(self, X: Matrix) -> Floats:
+        return self.predict_proba(X)[:, 0]
+
+
 class Portfolio(NamedTuple):
     """All trained candidates."""
 
@@ -248,6 +269,39 @@ class Portfolio(NamedTuple):
             every = np.arange(len(self.problem.labels))
             return every, self.learner(candidate).predict(self.problem.source, classes=self.problem.classes)
         return np.concatenate(rows), np.concatenate(predicted)
+
+
+def _estimate(portfolio: Portfolio, weights: Floats, bounds: tuple[float, float]) -> TargetEstimate:
+    """Return what accuracy, or R2, the weighted answer is expected to have on the target."""
+    problem, metric = portfolio.problem, "accuracy" if portfolio.problem.classes else "r2"
+    members = [(candidate, weight) for candidate, weight in zip(portfolio.candidates, weights, strict=True) if weight]
+    held_out = [portfolio.held_out(candidate) for candidate, _ in members]
+    # Some were trained without the first part of the rows only.
+    rows = min((found for found, _ in held_out), key=len)[:MOST_ROWS]
+
+    def answer(parts: list[Floats]) -> Floats:
+        return np.asarray(sum(weight * part.clip(*bounds) for part, (_, weight) in zip(parts, members, strict=True)))
+
+    source = problem.source[rows]
+    of_source = answer([found[: len(rows)] for _, found in held_out])
+    if not problem.targets:
+        return _on_source(of_source, problem.labels[rows], problem.weights[rows], metric)
+    shown = _some_rows(problem.targets["source"].shape[0], problem.seed)
+    of_target = answer([portfolio.on_target(one, shown) for one, _ in members])
+    model = _Answer(source, of_source, of_target, np.arange(problem.classes))
+    target = problem.targets["source"][shown]
+    return estimate_accuracy(model, source, problem.labels[rows], target, metric=metric)
+
+
+def _on_source(found: Floats, labels: NDArray[Any], weights: Floats, metric: str) -> TargetEstimate:
+    """The score on held-out source rows: without a target the rows to come are taken to be like them."""
+    if metric == "accuracy":
+        value = float(np.average(found.argmax(axis=1) == labels, weights=weights))
+        spread = Z90 * np.sqrt(max(value * (1.0 - value), 0.01) / len(labels))
+        return TargetEstimate(value, max(0.0, value - spread), min(1.0, value + spread))
+    value = _r2(labels, found[:, 0], weights)
+    spread = Z90 * 2.0 * np.sqrt(max(1.0 - value, 0.01) / len(labels))
+    return TargetEstimate(value, value - spread, min(1.0, value + spread), metric)
 
 
 def _learns_like(candidate: Candidate) -> tuple[Any, ...]:
@@ -388,7 +442,9 @@ class AutoClassifier(ClassifierMixin, _Auto):  # type: ignore[misc]
         One row a candidate: ``name``, ``source_score`` (accuracy on held-out source rows), ``estimated_target_score``
         (expected accuracy on the target, NaN without one) and ``weight`` in the answer.
     decision_ : str
-        What was done and why, in one sentence.
+        What was done and why, and what to expect.
+    estimate_ : TargetEstimate
+        Expected accuracy on the target with a 90 % interval; without a target, that on held-out source rows.
     agreement_ : tuple of float
         The agreement of plain models on the target and on held-out source rows.
 
@@ -449,6 +505,8 @@ class AutoClassifier(ClassifierMixin, _Auto):  # type: ignore[misc]
         weights, scores = self._weigh(portfolio)
         weights = self._keep(portfolio, weights)
         self.portfolio_ = self._table(portfolio, scores, weights)
+        self.estimate_ = _estimate(portfolio, weights, BOUNDS)
+        self.decision_ += f" Expected accuracy on the target: {self.estimate_!r}." if problem.targets else ""
         return self
 
     def _weigh(self, portfolio: Portfolio) -> tuple[Floats, list[float]]:
@@ -553,6 +611,8 @@ class AutoRegressor(RegressorMixin, _Auto):  # type: ignore[misc]
         with the answer as the truth, NaN without a target) and ``weight`` in the answer.
     decision_ : str
         What was done and why, in one sentence.
+    estimate_ : TargetEstimate
+        Expected R2 on the target with a rough 90 % interval; without a target, that on held-out source rows.
 
     Examples
     --------
@@ -577,7 +637,7 @@ class AutoRegressor(RegressorMixin, _Auto):  # type: ignore[misc]
         self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None, sample_weight: Any = None
     ) -> Self:
         """Train on labelled source rows and, where given, unlabelled target rows; arguments as in `AutoClassifier`."""
-        if np.ndim(y) > 1:
+        if len(getattr(y, "shape", ())) > 1:
             with naming("y"):
                 y = column_or_1d(y, warn=True)
         problem = self._problem(X, y, X_target, _Values(), sample_domain, sample_weight)
@@ -588,6 +648,7 @@ class AutoRegressor(RegressorMixin, _Auto):  # type: ignore[misc]
         weights, scores = self._weigh(portfolio)
         weights = self._keep(portfolio, weights)
         self.portfolio_ = self._table(portfolio, scores, weights)
+        self.estimate_ = _estimate(portfolio, weights, self.bounds_)
         return self
 
     def _weigh(self, portfolio: Portfolio) -> tuple[Floats, list[float]]:

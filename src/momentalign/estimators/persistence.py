@@ -127,6 +127,7 @@ def _describe_portfolio(estimator: Any, description: dict[str, Any]) -> tuple[di
     description |= {
         "sparse": estimator.sparse_,
         "decision": estimator.decision_,
+        "estimate": vars(estimator.estimate_),
         "members": [{"view": member.view, "weight": member.weight} for member in estimator.members_],
         "portfolio": {name: [_or_none(value) for value in table[name].tolist()] for name in table},
     }
@@ -149,6 +150,7 @@ def _build_portfolio(estimator: Any, arrays: Arrays, description: Mapping[str, A
 
     from momentalign.estimators.auto import Member
     from momentalign.estimators.moment_map import Scale
+    from momentalign.evaluation.target_accuracy import TargetEstimate
 
     estimator.n_features_in_ = features = int(description["features"])
     _take_names(estimator, description)
@@ -161,6 +163,9 @@ def _build_portfolio(estimator: Any, arrays: Arrays, description: Mapping[str, A
         low, high = description["bounds"]
         estimator.bounds_ = (float(low), float(high))
     estimator.sparse_, estimator.decision_ = bool(description["sparse"]), str(description["decision"])
+    estimate = description["estimate"]
+    value, low, high = (float(estimate[name]) for name in ("value", "low", "high"))
+    estimator.estimate_ = TargetEstimate(value, low, high, str(estimate["metric"]))
     scales = [Scale(arrays[f"{domain}_mean"], arrays[f"{domain}_std"]) for domain in ("source", "target")]
     if any(part.shape != (features,) for scale in scales for part in scale):
         raise ValueError("one mean and one standard deviation per feature are expected")
@@ -175,9 +180,9 @@ def _build_portfolio(estimator: Any, arrays: Arrays, description: Mapping[str, A
         estimator.members_.append(Member(learner, member["view"], float(member["weight"])))
     if not estimator.members_:
         raise ValueError("a portfolio has at least one member")
-    estimator.portfolio_ = pd.DataFrame(dict(description["portfolio"])).astype(
-        dict.fromkeys(("source_score", "estimated_target_score", "weight"), float)
-    )
+    scores = ("source_score", "estimated_target_score", "weight")
+    table = pd.DataFrame({name: description["portfolio"][name] for name in ("name", *scores)})
+    estimator.portfolio_ = table.astype(dict.fromkeys(scores, float))
     return estimator
 
 

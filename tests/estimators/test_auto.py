@@ -1,0 +1,156 @@
+"""The robust default: what it decides, that it helps and does not hurt, and that a saved one is the same."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_classification, make_regression
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import check_estimator
+
+import momentalign as ma
+from momentalign.estimators import auto
+from momentalign.estimators.evidence import share_adapted, share_outside
+
+FAST = 80
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A tenth of the updates: for what does not depend on how well networks learn."""
+    monkeypatch.setattr(auto, "UPDATES", FAST)
+
+
+@pytest.fixture(scope="module")
+def classes():
+    X, y = make_classification(600, 8, n_informative=5, n_classes=3, random_state=0)
+    return X, np.array(["fig", "pear", "plum"])[y]
+
+
+def _drifted(X):
+    """Every sensor has another gain and offset."""
+    random = np.random.default_rng(1)
+    return X * random.uniform(0.3, 3.0, X.shape[1]) + random.normal(0.0, 5.0, X.shape[1])
+
+
+def test_it_adapts_to_drifted_sensors(classes):
+    X, y = classes
+    target = _drifted(X[:400])
+    model = ma.AutoClassifier(random_state=0).fit(X[400:], y[400:], target)
+    plain = ma.AutoClassifier(random_state=0).fit(X[400:], y[400:])
+    assert model.decision_.startswith("Adapted")
+    assert model.score(target, y[:400]) > plain.score(target, y[:400]) + 0.2
+    assert model.portfolio_["weight"].sum() == pytest.approx(1.0)
+
+
+def test_it_leaves_alone_what_needs_no_help(classes):
+    X, y = classes
+    model = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300], X[300:])
+    plain = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300])
+    assert model.decision_.startswith("Not adapted: plain models agree on ")
+    np.testing.assert_array_equal(model.predict(X[300:]), plain.predict(X[300:]))
+    assert model.estimate_.low < model.score(X[300:], y[300:]) < model.estimate_.high
+
+
+def test_where_the_target_is_out_of_reach_only_standardised_domains_count():
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(200, 2)), np.repeat([0, 1], 100)
+    X[y == 1] += 3
+    model = ma.AutoClassifier(random_state=0).fit(X, y, 5 * X + 100)
+    assert "outside" in model.decision_
+    assert model.score(5 * X + 100, y) > 0.9
+    counts = model.portfolio_.set_index("name")["weight"] > 0
+    assert all(name.endswith("standardised") for name in counts.index[counts])
+
+
+def test_labels_of_the_target_are_not_there_to_be_seen(quick, classes):
+    X, y = classes
+    ids = np.repeat([1, -1], 300)
+    one = ma.AutoClassifier(random_state=0).fit(X, y, sample_domain=ids)
+    other = ma.AutoClassifier(random_state=0).fit(X, np.where(ids > 0, y, "fig"), sample_domain=ids)
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("jobs", [2, -1])
+def test_threads_change_no_bit(quick, classes, jobs):
+    X, y = classes
+    one = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300], X[300:])
+    other = ma.AutoClassifier(random_state=0, n_jobs=jobs).fit(X[:300], y[:300], X[300:])
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, pd.DataFrame], ids=["array", "sparse", "frame"])
+def test_a_saved_portfolio_is_the_same(quick, classes, tmp_path, layout):
+    X, y = classes
+    rows = layout(np.maximum(X, 0.0))
+    rows = rows.rename(columns=str) if isinstance(rows, pd.DataFrame) else rows
+    model = ma.AutoClassifier(random_state=0).fit(rows[:300], y[:300], rows[300:])
+    model.save(tmp_path / "model")
+    loaded = ma.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
+    pd.testing.assert_frame_equal(loaded.portfolio_, model.portfolio_, check_dtype=False)
+    assert (loaded.decision_, loaded.estimate_) == (model.decision_, model.estimate_)
+
+
+def test_a_saved_regression_is_the_same(quick, tmp_path):
+    X, y = make_regression(200, 5, noise=5.0, random_state=0)
+    model = ma.AutoRegressor(random_state=0).fit(X, y, X + 0.1)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(ma.load(tmp_path / "model").predict(X), model.predict(X))
+
+
+def test_weights_of_classes_and_rows_count(quick, classes):
+    X, y = classes
+    rows = np.flatnonzero(y != "plum")
+    rare = rows[(y[rows] == "fig") | (np.arange(len(rows)) % 8 == 0)]
+    plain = ma.AutoClassifier(random_state=0).fit(X[rare], y[rare])
+    balanced = ma.AutoClassifier(class_weight="balanced", random_state=0).fit(X[rare], y[rare])
+    named = ma.AutoClassifier(class_weight={"pear": 8.0}, random_state=0).fit(X[rare], y[rare])
+    of_rows = ma.AutoClassifier(random_state=0).fit(X[rare], y[rare], sample_weight=np.where(y[rare] == "pear", 8.0, 1))
+    shares = [(model.predict(X[rows]) == "pear").mean() for model in (plain, balanced, named, of_rows)]
+    assert min(shares[1:]) > shares[0]
+
+
+def test_predictions_of_values_stay_near_those_seen():
+    X, y = make_regression(200, 5, noise=5.0, random_state=0)
+    model = ma.AutoRegressor(random_state=0).fit(X, y, 50 * X)
+    assert np.abs(model.predict(50 * X)).max() <= np.abs(y).max() + 0.2 * np.ptp(y)
+
+
+def test_a_regression_on_rows_alike_is_as_good_as_its_parts():
+    X, y = make_regression(300, 5, noise=5.0, random_state=0)
+    model = ma.AutoRegressor(random_state=0).fit(X[:150], y[:150], X[150:])
+    assert model.score(X[150:], y[150:]) > 0.9
+    assert model.estimate_.metric == "r2"
+
+
+def test_what_cannot_be_trained_on_is_refused(classes):
+    X, y = classes
+    with pytest.raises(ma.errors.InvalidInputError, match="non-zero"):
+        ma.AutoClassifier().fit(X, y, sample_weight=np.zeros(len(y)))
+    with pytest.raises(ValueError, match="1d array"):
+        ma.AutoRegressor().fit(X, np.column_stack([X[:, 0], X[:, 1]]))
+
+
+def test_agreement_decides_how_much_is_adapted():
+    assert [share_adapted(on_target, 1.0) for on_target in (0.5, 0.945, 0.99)] == pytest.approx([1.0, 0.5, 0.0])
+    source = np.array([[0.0, 0.0], [1.0, 1.0]])
+    assert share_outside(source, np.array([[2.0, 3.0]])) == 1.0
+
+
+@pytest.mark.parametrize("estimator", [ma.AutoClassifier(random_state=0), ma.AutoRegressor(random_state=0)])
+def test_every_check_of_scikit_learn_passes_and_none_is_skipped(quick, estimator):
+    results = check_estimator(estimator, on_fail=None, on_skip=None)
+    # Dispatch to other array libraries is switched off in scikit-learn unless an environment variable says otherwise.
+    failed = [result["check_name"] for result in results if result["status"] != "passed"]
+    assert failed == ["check_array_api_input"]
+
+
+def test_a_pipeline_of_standardised_domains_is_a_good_baseline(classes):
+    from sklearn.pipeline import make_pipeline
+
+    X, y = classes
+    target = _drifted(X[:400])
+    model = make_pipeline(ma.MomentMap(), LogisticRegression(max_iter=500))
+    model.fit(X[400:], y[400:], momentmap__X_target=target)
+    assert model.score(target, y[:400]) > LogisticRegression(max_iter=500).fit(X[400:], y[400:]).score(target, y[:400])
