@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 import momentalign as ma
 from momentalign.discrepancies import distributed as ranks
-from momentalign.discrepancies.distributed import check_group, joined_cmd, joined_range
+from momentalign.discrepancies.distributed import check_group, joined_range, joined_terms
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
 EPS = torch.finfo(torch.float64).eps
@@ -40,7 +40,7 @@ def on_ranks(work, *shards):
 def value_and_gradients(settings):
     def work(source, target, group):
         samples = source.clone().requires_grad_(), target.clone().requires_grad_()
-        value = joined_cmd(*samples, **settings, group=group)
+        value = joined_terms(*samples, **settings, group=group).sum()
         return value.detach(), torch.autograd.grad(value, samples)
 
     return work
@@ -65,7 +65,7 @@ def test_value_and_gradient_are_those_of_the_joined_batch(pair, n_moments, cross
 def test_half_precision_is_widened(pair):
     source, target = (sample.bfloat16() for sample in pair(6, 4, 3))
     found = on_ranks(
-        lambda *given: joined_cmd(*given[:2], n_moments=5, scale=1.0, cross=1, group=given[2]),
+        lambda *given: joined_terms(*given[:2], n_moments=5, scale=1.0, cross=1, group=given[2]).sum(),
         *zip(source.split(3), target.split(2), strict=True),
     )
     assert [value.dtype for value in found] == [torch.float32] * 2
@@ -94,7 +94,7 @@ def test_a_loss_that_joins_ranks_afterwards_computes_the_joined_distance_or_refu
 
 
 def joined(source, target, group, *, n_moments=2, cross=1):
-    return joined_cmd(source, target, n_moments=n_moments, scale=1.0, cross=cross, group=group).item()
+    return joined_terms(source, target, n_moments=n_moments, scale=1.0, cross=cross, group=group).sum().item()
 
 
 LEVELS = [

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from momentalign.discrepancies.base import Compiled, Constants, DistanceLoss, Interval, Stacked, StackedDomains
 from momentalign.discrepancies.cross_moments import cross_variance_norm, monomial_norms
-from momentalign.discrepancies.distributed import check_group, joined_cmd, joined_range, joined_terms
+from momentalign.discrepancies.distributed import check_group, joined_range, joined_terms
 from momentalign.discrepancies.fused import fast_terms
 from momentalign.discrepancies.several_domains import Between, DomainWeights, stacked_domains
 from momentalign.discrepancies.unbiased import unbiased_terms
@@ -240,36 +240,39 @@ class CMDLoss(DistanceLoss):
             check_interval(interval)
 
     def forward(self, source: Tensor, target: Tensor, source_weight: Any = None, target_weight: Any = None) -> Tensor:
-        """Return the distance of two batches of activations, (rows, width); weights as in :func:`cmd`."""
-        weighted = source_weight is not None or target_weight is not None
+        """Return the distance of two batches of activations (rows, width); weights as in :func:`cmd`."""
         if self.process_group is not None:
-            if weighted:
+            if source_weight is not None or target_weight is not None:
                 raise InvalidInputError(
                     "joined batches of several processes have no weights of rows; leave out source_weight and "
                     "target_weight, or set process_group=None."
                 )
-            return self._over_ranks(source, target, self.process_group)
+            if _is_data(self.interval):
+                bounds = joined_range(source, target, self.process_group)
+                self.interval = _data_interval(bounds, bounds)
+            return self._joined_terms(source, target, self.process_group).sum()
         if _is_data(self.interval):
             pair = read_pair(source, target)[:2]
             weights = read_row_weights(source_weight, target_weight, *pair)
             self.interval = _data_interval(*_rows_that_count(*pair, weights))
-        return cmd(
-            source,
-            target,
-            n_moments=self.n_moments,
-            interval=self.interval,
-            cross=self.cross,
-            unbiased=self.unbiased,
-            source_weight=source_weight,
-            target_weight=target_weight,
+        value: Tensor = cmd(
+            source, target, source_weight=source_weight, target_weight=target_weight, **self._settings()
         )
+        return value
 
-    def _over_ranks(self, source: Tensor, target: Tensor, group: dist.ProcessGroup) -> Tensor:
-        if _is_data(self.interval):
-            bounds = joined_range(source, target, group)
-            self.interval = _data_interval(bounds, bounds)
+    def orders(self, source: Tensor, target: Tensor) -> Tensor:
+        """Return the terms of the distance, orders 1 to `n_moments`."""
+        if self.process_group is None or _is_data(self.interval):
+            terms: Tensor = cmd_terms(source, target, **self._settings())
+            return terms
+        return self._joined_terms(source, target, self.process_group)
+
+    def _settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("n_moments", "interval", "cross", "unbiased")}
+
+    def _joined_terms(self, source: Tensor, target: Tensor, group: dist.ProcessGroup) -> Tensor:
         scale = check_interval(self.interval)
-        return joined_cmd(source, target, n_moments=self.n_moments, scale=scale, cross=self.cross, group=group)
+        return joined_terms(source, target, n_moments=self.n_moments, scale=scale, cross=self.cross, group=group)
 
     @property
     def name(self) -> str:
@@ -332,22 +335,6 @@ class CMDLoss(DistanceLoss):
             return Compiled("cv-cmd", self.n_moments, scale)
         return Compiled("cmd", self.n_moments, scale, several="cmd of several domains")
 
-    def orders(self, source: Tensor, target: Tensor) -> Tensor:
-        """Return the terms of the distance, orders 1 to `n_moments`."""
-        interval = self.interval
-        if self.process_group is None or _is_data(interval):
-            return cmd_terms(
-                source, target, n_moments=self.n_moments, interval=interval, cross=self.cross, unbiased=self.unbiased
-            )
-        return joined_terms(
-            source,
-            target,
-            n_moments=self.n_moments,
-            scale=check_interval(interval),
-            cross=self.cross,
-            group=self.process_group,
-        )
-
     def join_ranks(self, group: dist.ProcessGroup | None) -> None:
         """Compute the distance of the batch that the processes of a group have together."""
         self.process_group = check_group(group, cross=self.cross, unbiased=self.unbiased)
@@ -361,10 +348,9 @@ class CMDLoss(DistanceLoss):
 
     def extra_repr(self) -> str:
         """Return the settings as torch prints them."""
-        group = "" if self.process_group is None else f", process_group of {self.process_group.size()} ranks"
-        return (
-            f"n_moments={self.n_moments}, interval={self.interval}, cross={self.cross}, unbiased={self.unbiased}{group}"
-        )
+        settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
+        group = self.process_group
+        return settings + ("" if group is None else f", process_group of {group.size()} ranks")
 
 
 def stacked_terms(

@@ -5,16 +5,9 @@ polynomial h_j of the products x_i y_i, and Newton's identities give it from Gra
 
 .. math:: p_i = X^{(i)} {Y^{(i)}}^\top, \qquad h_0 = 1, \qquad h_j = \frac1j \sum_{i=1}^j p_i h_{j-i}
 
-Squared norms over all monomials of an order, from the symmetric-polynomial kernel, with its closed gradient.
-
-Newton's identities give the kernel, :math:`h_j = \frac1j \sum_i p_i h_{j-i}`, and its slopes,
-:math:`\partial h_j / \partial p_i = h_{j-i} / i`. A tile of rows is worked off while it is in the cache; the kernel is
-never stored as a whole, and only one half of it, which is symmetric, is computed.
-
-Compiled loops over tiles of the symmetric-polynomial kernel: Newton's identities row by row, in the nearest cache.
-
-`grams` (k - 1, tile, rows) holds p_1 to p_(k-1) of the first rows with all of them. The last one, p_k, is never needed
-as a matrix: h_k is linear in it, and its sums are products of sums.
+A tile of rows is worked off while it is in the cache: the kernel is never stored as a whole, and only one half of it,
+which is symmetric, is computed. Of p_1 to p_k the last is never needed as a matrix: h_k is linear in it, and its sums
+are products of sums. The slopes are :math:`\partial h_j / \partial p_i = h_{j-i} / i`.
 """
 
 from __future__ import annotations

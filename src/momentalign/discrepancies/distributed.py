@@ -25,7 +25,7 @@ from momentalign.discrepancies.cross_moments import norm_of_covariances
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import Marginals, full_precision, magnitudes, marginal_terms, read_pair
 
-__all__ = ["check_group", "joined_cmd", "joined_range", "joined_terms"]
+__all__ = ["check_group", "joined_range", "joined_terms"]
 
 
 def check_group(group: object, *, cross: int, unbiased: bool) -> dist.ProcessGroup | None:
@@ -46,29 +46,22 @@ def check_group(group: object, *, cross: int, unbiased: bool) -> dist.ProcessGro
     return group
 
 
-def joined_cmd(
+def joined_terms(
     source: Tensor, target: Tensor, *, n_moments: int, scale: float, cross: int, group: dist.ProcessGroup
 ) -> Tensor:
-    """Return the distance of the joined batch, the same on every rank; settings are taken as checked.
+    """Return the terms of the joined batch, the same on every rank; settings are taken as checked.
 
     `source` and `target` are the shards of this rank, shapes (rows, width) and (other rows, width), rows from zero up.
-    Its gradient is that of the sum of what the ranks make of it, see :class:`~momentalign.CMDLoss`.
+    Their gradient is that of the sum of what the ranks make of them, see :class:`~momentalign.CMDLoss`.
 
     Examples
     --------
     >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     >>> source, target = torch.tensor([[0.0], [1.0]]), torch.tensor([[0.5]])
-    >>> joined_cmd(source, target, n_moments=2, scale=1.0, cross=1, group=dist.group.WORLD).item()
-    0.25
+    >>> joined_terms(source, target, n_moments=2, scale=1.0, cross=1, group=dist.group.WORLD).tolist()
+    [0.0, 0.25]
     >>> dist.destroy_process_group()
     """
-    return joined_terms(source, target, n_moments=n_moments, scale=scale, cross=cross, group=group).sum()
-
-
-def joined_terms(
-    source: Tensor, target: Tensor, *, n_moments: int, scale: float, cross: int, group: dist.ProcessGroup
-) -> Tensor:
-    """Return the terms of that distance, orders 1 to `n_moments`."""
     source, target = _read_shards(source, target)
     with full_precision(source.device):
         terms = _joined_terms(source, target, n_moments, scale, cross, group)

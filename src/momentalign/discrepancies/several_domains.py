@@ -137,11 +137,11 @@ def multi_domain_cmd(
     >>> ma.multi_domain_cmd([near, far], [target], n_moments=2, domain_weights=[3.0, 1.0])
     0.3125
     """
-    settings = _Settings(n_moments, interval, between, domain_weights)
+    settings = _check_settings(n_moments, interval, between, domain_weights)
     given = _read_lists(sources, targets)
     differentiable = isinstance(sources[0], Tensor)
     with full_precision(given[0][0].device):
-        value = settings.compute(*given)
+        value = stacked_domains(*given, **settings)
     _refuse_non_finite(value, *given)
     return value if differentiable else float(value)
 
@@ -170,7 +170,7 @@ class MultiDomainCMDLoss(nn.Module):
         domain_weights: DomainWeights = "equal",
     ) -> None:
         super().__init__()
-        _Settings(n_moments, interval, between, domain_weights)
+        _check_settings(n_moments, interval, between, domain_weights)
         self.n_moments = n_moments
         self.interval = interval
         self.between: Between = between
@@ -195,23 +195,15 @@ class MultiDomainCMDLoss(nn.Module):
         )
 
 
-class _Settings:
-    """The arguments of a distance, read and checked."""
-
-    def __init__(self, n_moments: object, interval: object, between: object, domain_weights: object) -> None:
-        self.n_moments = positive_int(n_moments, "n_moments")
-        if isinstance(interval, str):
-            raise InvalidInputError(
-                f"interval must be a pair (a, b) where domains are several, got {interval!r}; try interval=(0.0, 1.0)."
-            )
-        self.scale = check_interval(interval)
-        self.between = check_between(between)
-        self.weights = check_domain_weights(domain_weights)
-
-    def compute(self, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Tensor:
-        return stacked_domains(
-            sources, targets, self.n_moments, scale=self.scale, between=self.between, weights=self.weights
+def _check_settings(n_moments: object, interval: object, between: object, domain_weights: object) -> dict[str, Any]:
+    """The arguments of :func:`stacked_domains`, or what is wrong with them."""
+    order = positive_int(n_moments, "n_moments")
+    if isinstance(interval, str):
+        raise InvalidInputError(
+            f"interval must be a pair (a, b) where domains are several, got {interval!r}; try interval=(0.0, 1.0)."
         )
+    scale, weights = check_interval(interval), check_domain_weights(domain_weights)
+    return {"n_moments": order, "scale": scale, "between": check_between(between), "weights": weights}
 
 
 def stacked_domains(
@@ -310,9 +302,9 @@ def mean_of_pairs(
 
     Examples
     --------
-    >>> places = torch.tensor([0.0, 1.0, 3.0])
+    >>> positions = torch.tensor([0.0, 1.0, 3.0])
     >>> def compare(left, right):
-    ...     return (places[list(left)] - places[list(right)]).abs()
+    ...     return (positions[list(left)] - positions[list(right)]).abs()
     >>> [mean_of_pairs(compare, [9, 9, 9], 2, between=way, weights="equal").item() for way in ("pooled", "pairs")]
     [2.5, 2.0]
     """
@@ -364,8 +356,8 @@ def _moments_of(samples: Sequence[Tensor], order: int, scale: float) -> Marginal
     return Marginals(*(torch.stack([getattr(moments, part) for moments in every]) for part in Marginals._fields))
 
 
-def _some(domains: Marginals, numbers: Sequence[int]) -> Marginals:
-    chosen = torch.tensor(list(numbers), device=domains.shift.device)
+def _some(domains: Marginals, indices: Sequence[int]) -> Marginals:
+    chosen = torch.tensor(list(indices), device=domains.shift.device)
     return Marginals(*(part.index_select(0, chosen) for part in domains))
 
 
@@ -414,7 +406,7 @@ def _named(samples: object, name: str) -> dict[str, Any]:
         raise InvalidTypeError(
             f"{name} must be a list of samples, one matrix (rows, features) per domain, got {shown}; try [sample]."
         )
-    return {f"{name}[{number}]": sample for number, sample in enumerate(samples)}
+    return {f"{name}[{index}]": sample for index, sample in enumerate(samples)}
 
 
 def _refuse_non_finite(value: Tensor, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
@@ -422,7 +414,7 @@ def _refuse_non_finite(value: Tensor, sources: Sequence[Tensor], targets: Sequen
     if value.device.type != "cpu" or torch.compiler.is_compiling() or bool(torch.isfinite(value.detach())):
         return
     for name, samples in (("sources", sources), ("targets", targets)):
-        for number, sample in enumerate(samples):
+        for index, sample in enumerate(samples):
             if not bool(torch.isfinite(sample.detach()).all()):
-                raise InvalidInputError(f"{name}[{number}] holds NaN or infinite values; remove or impute them first.")
+                raise InvalidInputError(f"{name}[{index}] holds NaN or infinite values; remove or impute them first.")
     refuse_non_finite(value, torch.cat(list(sources)), torch.cat(list(targets)), remedy=REMEDY)

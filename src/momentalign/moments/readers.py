@@ -110,7 +110,7 @@ def _without_reading_ahead(dataset: Any) -> dict[str, Any]:
 def _arrow_matrix(batch: Any, name: str) -> NDArray[np.float64]:
     """The columns of a record batch side by side."""
     matrix = np.empty((batch.num_rows, batch.num_columns))
-    for place, (field, column) in enumerate(zip(batch.schema, batch.columns, strict=True)):
+    for index, (field, column) in enumerate(zip(batch.schema, batch.columns, strict=True)):
         if column.null_count:
             raise InvalidInputError(f"column {field.name!r} of {name} has missing values; remove or impute them first.")
         values = column.to_numpy(zero_copy_only=False)
@@ -118,7 +118,7 @@ def _arrow_matrix(batch: Any, name: str) -> NDArray[np.float64]:
             raise InvalidTypeError(
                 f"column {field.name!r} of {name} must hold numbers, got {field.type}; leave it out or convert it."
             )
-        matrix[:, place] = values
+        matrix[:, index] = values
     return matrix
 
 
@@ -148,13 +148,13 @@ def _as_array(batch: Any, name: str) -> NDArray[Any]:
 
 
 def read_blocks(matrix: Any, name: str) -> Iterator[tuple[slice, Block]]:
-    """Yield a matrix as blocks that are ready for sums, each with the place of its rows.
+    """Yield a matrix as blocks that are ready for sums, each with the slice of its rows.
 
     A CSR matrix and an array of floats in C order are one block as they are; all else is converted some rows at a time.
 
     Examples
     --------
-    >>> [(place, block.dtype) for place, block in read_blocks(np.array([[1, 2], [3, 4]]), "batch")]
+    >>> [(part, block.dtype) for part, block in read_blocks(np.array([[1, 2], [3, 4]]), "batch")]
     [(slice(0, 2, None), dtype('float64'))]
     """
     rows, width = matrix.shape
@@ -165,8 +165,8 @@ def read_blocks(matrix: Any, name: str) -> Iterator[tuple[slice, Block]]:
     else:
         step = max(1, _STEP // width)
         for start in range(0, rows, step):
-            place = slice(start, min(start + step, rows))
-            yield place, _block(matrix.iloc[place] if hasattr(matrix, "iloc") else matrix[place], name)
+            part = slice(start, min(start + step, rows))
+            yield part, _block(matrix.iloc[part] if hasattr(matrix, "iloc") else matrix[part], name)
 
 
 def _is_ready(matrix: Any) -> bool:
@@ -195,7 +195,7 @@ def _from_tensor(rows: Any) -> NDArray[Any]:
 
 
 def _csr(matrix: Any, name: str) -> Any:
-    """The matrix in CSR form with every place at most once."""
+    """The matrix in CSR form with every entry at most once."""
     rows = matrix.tocsr()
     if rows.dtype.kind not in "biuf":
         raise InvalidTypeError(f"{name} must hold real numbers, got dtype {rows.dtype}; convert it to float first.")

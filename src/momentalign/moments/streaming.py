@@ -4,15 +4,8 @@ What is kept per feature is the count, the mean and the central sums up to an or
 products of two features), from which the Central Moment Discrepancy of Eq. (23) in Zellinger et al. (2019) follows. The
 formulas and their references stand in :mod:`momentalign.moments.sums`.
 
-Central sums as plain JSON, to the last bit, and back with every value checked.
-
-Earlier files hold central moments of orders 2 to 5 (``count``, ``mean``, ``central``) instead of sums; they are read
-too.
-
-Moments of Dask arrays and data frames: one task for each block of rows, then a tree of merges.
-
-Blocks never meet: each becomes moments where it lies, and moments, whose size does not depend on the rows, are what is
-sent on. Imported where Dask is there, since data of its types are.
+They are described as plain JSON, to the last bit, and read back with every value checked. A block of a Dask array or
+data frame becomes moments where it lies, and moments, whose size does not depend on the rows, are merged as a tree.
 """
 
 from __future__ import annotations
@@ -38,113 +31,9 @@ from momentalign.moments.readers import (
 from momentalign.moments.sums import CentralSums, dense_sums, difference_terms, merged, no_rows, scaled, sparse_sums
 from momentalign.validation import check_int, check_interval, check_number
 
-__all__ = ["Description", "Moments", "read_description", "tree_moments", "write_description"]
+__all__ = ["Moments"]
 
 Floats = NDArray[np.float64]
-
-
-class Description(NamedTuple):
-    """What a description holds; `state` is None before the first batch."""
-
-    order: int
-    cross: int
-    state: CentralSums | None
-
-
-def write_description(order: int, cross: int, state: CentralSums | None) -> dict[str, Any]:
-    """Return order, cross and sums as plain JSON.
-
-    Examples
-    --------
-    >>> write_description(2, 1, None)
-    {'order': 2, 'cross': 1, 'count': 0}
-    """
-    description: dict[str, Any] = {"order": order, "cross": cross, "count": 0 if state is None else state.count}
-    if state is not None:
-        arrays = {"mean": state.mean, "rest": state.rest, "sums": state.sums, "products": state.products}
-        description |= {name: array.tolist() for name, array in arrays.items() if array is not None}
-    return description
-
-
-def read_description(description: object, *, highest: int) -> Description:
-    """Return what :func:`write_description`, or an earlier version, described; anything else raises.
-
-    Examples
-    --------
-    >>> read_description({"count": 2, "mean": [1.0], "central": [[4.0], [0.0], [9.0], [0.0]]}, highest=10).state.sums[0]
-    array([8.])
-    """
-    if not isinstance(description, Mapping):
-        raise InvalidTypeError(
-            f"moments are described by a dictionary, got {type(description).__name__}; give what to_dict() returned."
-        )
-    try:
-        return _read_earlier(description) if "central" in description else _read(description, highest)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DamagedFileError(f"this does not describe moments ({error}); compute them again.") from error
-
-
-def _read(description: Mapping[str, Any], highest: int) -> Description:
-    order, cross = description["order"], description["cross"]
-    if type(order) is not int or not 1 <= order <= highest:
-        raise ValueError(f"order {order!r:.40}")
-    if type(cross) is not int or not 1 <= cross <= min(order, 2):
-        raise ValueError(f"cross {cross!r:.40}")
-    if "mean" not in description and description["count"] == 0:
-        return Description(order, cross, None)
-    mean = _mean(description)
-    rest = _array(description, "rest", mean.shape)
-    sums = _array(description, "sums", (max(order, 2) - 1, *mean.shape))
-    products = _products(description, sums[0]) if cross == 2 else None
-    state = CentralSums(_count(description), mean, rest, sums, products)
-    _refuse_impossible(state)
-    return Description(order, cross, state)
-
-
-def _read_earlier(description: Mapping[str, Any]) -> Description:
-    count, mean = _count(description), _mean(description)
-    central = _array(description, "central", (4, *mean.shape))
-    state = CentralSums(count, mean, np.zeros_like(mean), count * central, None)
-    _refuse_impossible(state)
-    return Description(5, 1, state)
-
-
-def _count(description: Mapping[str, Any]) -> int | float:
-    count = description["count"]
-    if type(count) not in (int, float) or not 0 <= count <= sys.float_info.max:
-        raise ValueError(f"moments of {count!r:.40} rows")
-    return count  # type: ignore[no-any-return]
-
-
-def _mean(description: Mapping[str, Any]) -> Floats:
-    mean = np.asarray(description["mean"], dtype=np.float64)
-    if mean.ndim != 1 or not mean.size or not np.isfinite(mean).all():
-        raise ValueError(f"a mean of shape {mean.shape}, or one that is not finite")
-    return mean
-
-
-def _array(description: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Floats:
-    array = np.asarray(description[name], dtype=np.float64)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"{name} of shape {array.shape} instead of {shape}, or not finite")
-    return array
-
-
-def _products(description: Mapping[str, Any], squares: Floats) -> Floats:
-    products = _array(description, "products", (len(squares), len(squares)))
-    if not np.allclose(products, products.T, rtol=1e-9, atol=1e-9 * float(squares.max())):
-        raise ValueError("products that are not symmetric")
-    return products
-
-
-def _refuse_impossible(state: CentralSums) -> None:
-    if (state.sums[::2] < 0.0).any():
-        raise ValueError("even central sums below zero")
-    if not state.count and (state.sums.any() or state.mean.any()):
-        raise ValueError("moments of no rows")
-
-
-_OURS = "the sample of these moments"
 
 
 class Moments:
@@ -217,7 +106,7 @@ class Moments:
     def _read(self, data: Any, name: str) -> Self:
         columns = self._read_columns(data, name)
         if is_dask(data):
-            return self.merge(tree_moments(data, self.copy(), name))
+            return self.merge(_tree_moments(data, self.copy(), name))
         for chunk in read_chunks(data, name):
             self._update(chunk, None, name)
         self._columns = columns or self._columns
@@ -244,9 +133,9 @@ class Moments:
         columns = self._read_columns(batch, name)
         state = self._state or no_rows(width, self._orders, crossed=self._cross == 2)
         with np.errstate(over="ignore", invalid="ignore"):
-            heavy = None if weights is None else _read_weights(weights, rows)
-            for place, block in read_blocks(matrix, name):
-                state = merged(state, self._sums(block, None if heavy is None else heavy[place]))
+            row_weights = None if weights is None else _read_weights(weights, rows)
+            for part, block in read_blocks(matrix, name):
+                state = merged(state, self._sums(block, None if row_weights is None else row_weights[part]))
                 self._refuse_non_finite(state, block, name)
         self._state, self._columns = state, columns
 
@@ -365,9 +254,9 @@ class Moments:
             raise InvalidInputError(
                 f"moments do not know the range of the values, got interval={interval!r}; give it as interval=(a, b)."
             )
-        scale, ours, theirs = check_interval(interval), self._filled, other._filled
-        self._check_width(len(theirs.mean), "other")
-        return difference_terms(ours, theirs, orders, scale=scale)
+        scale, pair = check_interval(interval), (self._filled, other._filled)
+        self._check_width(len(pair[1].mean), "other")
+        return difference_terms(*pair, orders, scale=scale)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as plain JSON, to the last bit.
@@ -378,7 +267,11 @@ class Moments:
         >>> Moments.from_dict(Moments().update(np.ones((3, 2))).to_dict())
         Moments(order=5, cross=1) of 3 rows, 2 features
         """
-        return write_description(self._order, self._cross, self._state)
+        description: dict[str, Any] = {"order": self._order, "cross": self._cross, "count": self.count}
+        if self._state is not None:
+            arrays = {name: getattr(self._state, name) for name in ("mean", "rest", "sums", "products")}
+            description |= {name: array.tolist() for name, array in arrays.items() if array is not None}
+        return description
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
@@ -389,14 +282,14 @@ class Moments:
         DamagedFileError
             If a value is missing, of another shape, or cannot be.
         """
-        order, cross, state = read_description(description, highest=HIGHEST_ORDER)
+        order, cross, state = _read_description(description)
         found = cls(order, cross)
         found._state = state
         return found
 
     def __repr__(self) -> str:
-        words = "no rows" if self._state is None else f"{self.count} rows, {len(self._state.mean)} features"
-        return f"Moments(order={self._order}, cross={self._cross}) of {words}"
+        content = "no rows" if self._state is None else f"{self.count} rows, {len(self._state.mean)} features"
+        return f"Moments(order={self._order}, cross={self._cross}) of {content}"
 
     @property
     def _orders(self) -> int:
@@ -426,9 +319,9 @@ class Moments:
             )
 
     def _read_columns(self, batch: Any, name: str) -> tuple[str, ...] | None:
-        """The names of the columns, which are those of the first batch that has any."""
+        """The names of the first batch that has any."""
         columns = column_names(batch)
-        refuse_other_names(columns, name, self._columns, _OURS)
+        refuse_other_names(columns, name, self._columns, "the sample of these moments")
         return self._columns or columns
 
     def _check_alike(self, other: object) -> None:
@@ -439,19 +332,98 @@ class Moments:
                 f"moments of order={self._order}, cross={self._cross} do not go with those of order={other._order}, "
                 f"cross={other._cross}; make both alike."
             )
-        refuse_other_names(other._columns, "other", self._columns, _OURS)
+        refuse_other_names(other._columns, "other", self._columns, "the sample of these moments")
+
+
+class _Description(NamedTuple):
+    order: int
+    cross: int
+    state: CentralSums | None
+    """None before the first batch."""
+
+
+def _read_description(description: object) -> _Description:
+    if not isinstance(description, Mapping):
+        raise InvalidTypeError(
+            f"moments are described by a dictionary, got {type(description).__name__}; give what to_dict() returned."
+        )
+    try:
+        return _read_earlier(description) if "central" in description else _read_current(description)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise DamagedFileError(f"this does not describe moments ({error}); compute them again.") from error
+
+
+def _read_current(description: Mapping[str, Any]) -> _Description:
+    order, cross = description["order"], description["cross"]
+    if type(order) is not int or not 1 <= order <= HIGHEST_ORDER:
+        raise ValueError(f"order {order!r:.40}")
+    if type(cross) is not int or not 1 <= cross <= min(order, 2):
+        raise ValueError(f"cross {cross!r:.40}")
+    if "mean" not in description and description["count"] == 0:
+        return _Description(order, cross, None)
+    mean = _mean(description)
+    rest = _array(description, "rest", mean.shape)
+    sums = _array(description, "sums", (max(order, 2) - 1, *mean.shape))
+    products = _products(description, sums[0]) if cross == 2 else None
+    state = CentralSums(_count(description), mean, rest, sums, products)
+    _refuse_impossible(state)
+    return _Description(order, cross, state)
+
+
+def _read_earlier(description: Mapping[str, Any]) -> _Description:
+    """Of version 0.1: central moments of orders 2 to 5 instead of sums."""
+    count, mean = _count(description), _mean(description)
+    central = _array(description, "central", (4, *mean.shape))
+    state = CentralSums(count, mean, np.zeros_like(mean), count * central, None)
+    _refuse_impossible(state)
+    return _Description(5, 1, state)
+
+
+def _count(description: Mapping[str, Any]) -> int | float:
+    count = description["count"]
+    if type(count) not in (int, float) or not 0 <= count <= sys.float_info.max:
+        raise ValueError(f"moments of {count!r:.40} rows")
+    return count  # type: ignore[no-any-return]
+
+
+def _mean(description: Mapping[str, Any]) -> Floats:
+    mean = np.asarray(description["mean"], dtype=np.float64)
+    if mean.ndim != 1 or not mean.size or not np.isfinite(mean).all():
+        raise ValueError(f"a mean of shape {mean.shape}, or one that is not finite")
+    return mean
+
+
+def _array(description: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Floats:
+    array = np.asarray(description[name], dtype=np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ValueError(f"{name} of shape {array.shape} instead of {shape}, or not finite")
+    return array
+
+
+def _products(description: Mapping[str, Any], variances: Floats) -> Floats:
+    products = _array(description, "products", (len(variances), len(variances)))
+    if not np.allclose(products, products.T, rtol=1e-9, atol=1e-9 * float(variances.max())):
+        raise ValueError("products that are not symmetric")
+    return products
+
+
+def _refuse_impossible(state: CentralSums) -> None:
+    if (state.sums[::2] < 0.0).any():
+        raise ValueError("even central sums below zero")
+    if not state.count and (state.sums.any() or state.mean.any()):
+        raise ValueError("moments of no rows")
 
 
 def _read_weights(weights: ArrayLike, rows: int) -> Floats:
     try:
-        heavy = np.ascontiguousarray(weights, dtype=np.float64)
+        values = np.ascontiguousarray(weights, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidTypeError(f"weights cannot be read as numbers ({error}); give one number for each row.") from None
-    if heavy.shape != (rows,):
-        raise InvalidInputError(f"weights has shape {heavy.shape} for {rows} rows; give one number for each row.")
-    if not math.isfinite(heavy.sum()) or (heavy < 0.0).any():
+    if values.shape != (rows,):
+        raise InvalidInputError(f"weights has shape {values.shape} for {rows} rows; give one number for each row.")
+    if not math.isfinite(values.sum()) or (values < 0.0).any():
         raise InvalidInputError("weights holds NaN, infinite or negative values; give finite ones from 0 up.")
-    return heavy
+    return values
 
 
 # Moments that one task merges.
@@ -460,18 +432,8 @@ SPLIT_EVERY = 8
 _BLOCK_BYTES = 2**25
 
 
-def tree_moments(data: Any, empty: Moments, name: str) -> Moments:
-    """Return the moments of all rows of a Dask array or data frame, by whichever scheduler is in charge.
-
-    `empty` are moments without rows, of the order and cross that are asked for.
-
-    Examples
-    --------
-    >>> import dask.array
-    >>> from momentalign.moments.streaming import Moments
-    >>> tree_moments(dask.array.ones((10, 2), chunks=(3, 2)), Moments(order=2), "data")
-    Moments(order=2, cross=1) of 10 rows, 2 features
-    """
+def _tree_moments(data: Any, empty: Moments, name: str) -> Moments:
+    """The moments of all rows of a Dask array or data frame, by whichever scheduler is in charge."""
     from dask.delayed import delayed
 
     parts = [delayed(_block_moments)(block, empty, name) for block in _row_blocks(data, name)]

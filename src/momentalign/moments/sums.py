@@ -13,22 +13,14 @@ With :math:`\delta = m_B - m_A` and :math:`n = n_A + n_B` the sums of two sample
                                             + \Bigl(\frac{n_A}{n}\delta\Bigr)^k M_{p-k}^B \Bigr],
 
 with :math:`M_0 = n` and :math:`M_1 = 0` of each part, and the sums of products of two features as
-:math:`C = C^A + C^B + \frac{n_A n_B}{n} \delta \delta^\top`:
+:math:`C = C^A + C^B + \frac{n_A n_B}{n} \delta \delta^\top` (Chan, Golub, LeVeque: Algorithms for computing the sample
+variance, The American Statistician 37, 1983; Pébay, Terriberry, Kolla, Bennett: Numerically stable, scalable formulas
+for parallel and online computation of higher-order multivariate central moments with arbitrary weights, Computational
+Statistics 31, 2016).
 
-    T. F. Chan, G. H. Golub, R. J. LeVeque: Algorithms for computing the sample variance: analysis and recommendations.
-    The American Statistician 37, 1983.
-
-    P. Pébay: Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical moments.
-    Sandia National Laboratories, SAND2008-6212, 2008.
-
-    P. Pébay, T. B. Terriberry, H. Kolla, J. Bennett: Numerically stable, scalable formulas for parallel and online
-    computation of higher-order multivariate central moments with arbitrary weights. Computational Statistics 31, 2016.
-
-The terms of the Central Moment Discrepancy from the central sums of two samples, Eq. (23).
-
-A term at the rounding level of its moments counts as zero, as it does where the distance is taken of the samples
-themselves. The level of order j is a multiple of the last digit of :math:`E|z|^j`, of which the sums know the even
-orders; an odd one lies between its neighbours, and the highest odd order above
+A term of the Central Moment Discrepancy, Eq. (23), at the rounding level of its moments counts as zero, as it does for
+the samples themselves. The level of order j is a multiple of the last digit of :math:`E|z|^j`, of which the sums know
+the even orders; an odd one lies between its neighbours, and the highest odd order above
 
 .. math:: E|z|^{p+1} \ge (E|z|^p)^{3/2} \, (E|z|^{p-2})^{-1/2}
 
@@ -117,9 +109,9 @@ def _dense_products(rows: NDArray[Any], weights: Floats | None, found: CentralSu
 def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool) -> CentralSums:
     """Return the sums of at least one row in CSR form without making it dense: zeros are counted, not visited."""
     width = rows.shape[1]
-    heavy = np.ones(rows.shape[0]) if weights is None else weights
+    row_weights = np.ones(rows.shape[0]) if weights is None else weights
     count = rows.shape[0] if weights is None else float(weights.sum())
-    each = np.repeat(heavy, np.diff(rows.indptr))
+    each = np.repeat(row_weights, np.diff(rows.indptr))
 
     def by_column(values: Floats) -> Floats:
         return np.asarray(np.bincount(rows.indices, each * values, minlength=width), dtype=np.float64)
@@ -127,7 +119,7 @@ def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool
     values = rows.data.astype(np.float64)
     shift = by_column(values) / count
     # The weight of the zeros; none where the column is full, which a difference of sums would leave to rounding.
-    full = np.bincount(rows.indices, each > 0.0, minlength=width) == np.count_nonzero(heavy)
+    full = np.bincount(rows.indices, each > 0.0, minlength=width) == np.count_nonzero(row_weights)
     zeros = np.where(full, 0.0, count - by_column(np.ones_like(values)))
     centred, power = values - shift[rows.indices], np.ones_like(values)
     powers = np.empty((orders, width))
@@ -135,7 +127,7 @@ def sparse_sums(rows: Any, weights: Floats | None, orders: int, *, crossed: bool
         power = power * centred
         powers[order - 1] = by_column(power) + zeros * (-shift) ** order
     found = _about_the_mean(count, shift, powers)
-    return replace(found, products=_sparse_products(rows, heavy, found)) if crossed else found
+    return replace(found, products=_sparse_products(rows, row_weights, found)) if crossed else found
 
 
 def _sparse_products(rows: Any, weights: Floats, found: CentralSums) -> Floats:
@@ -188,11 +180,11 @@ def merged(one: CentralSums, other: CentralSums) -> CentralSums:
         return one if one.count else other
     steps, mean, rest = np.empty((3, len(one.mean)))
     sums = np.empty_like(one.sums)
-    ours, theirs = float(one.count), float(other.count)
-    merge(ours, one.mean, one.rest, one.sums, theirs, other.mean, other.rest, other.sums, steps, mean, rest, sums)
+    n, m = float(one.count), float(other.count)
+    merge(n, one.mean, one.rest, one.sums, m, other.mean, other.rest, other.sums, steps, mean, rest, sums)
     products = None
     if one.products is not None and other.products is not None:
-        products = one.products + other.products + ours * (theirs / (ours + theirs)) * np.outer(steps, steps)
+        products = one.products + other.products + n * (m / (n + m)) * np.outer(steps, steps)
     return CentralSums(one.count + other.count, mean, rest, sums, products)
 
 
@@ -212,7 +204,6 @@ def difference_terms(one: CentralSums, other: CentralSums, n_moments: int, *, sc
 
     Examples
     --------
-    >>> from momentalign.moments.sums import dense_sums
     >>> samples = np.array([[0.0], [1.0]]), np.array([[0.5], [0.5]])
     >>> difference_terms(*(dense_sums(rows, None, 3, crossed=False) for rows in samples), 3, scale=1.0).tolist()
     [0.0, 0.25, 0.0]
@@ -230,20 +221,20 @@ def difference_terms(one: CentralSums, other: CentralSums, n_moments: int, *, sc
 
 
 def _marginal_terms(one: CentralSums, other: CentralSums, n_moments: int, scale: float) -> Floats:
-    ours, theirs = _central(one, scale), _central(other, scale)
+    pair = _central(one, scale), _central(other, scale)
     means = ((one.mean - other.mean) + (one.rest - other.rest)) / scale
-    differences = [means, *(ours - theirs)]
-    sizes = [_size(ours, order) + _size(theirs, order) for order in range(1, n_moments + 1)]
+    differences = [means, *(pair[0] - pair[1])]
+    sizes = [_size(pair[0], order) + _size(pair[1], order) for order in range(1, n_moments + 1)]
     levels = [_level(one, other, order) * _norm(size) for order, size in enumerate(sizes, 1)]
     return np.array([_guarded(*pair) for pair in zip(differences, levels, strict=False)])
 
 
 def _cross_variance_term(one: CentralSums, other: CentralSums, scale: float) -> float:
     """The norm over all products of two features, each once, divided by sqrt(2) (CV-CMD, Section 6.5)."""
-    ours, theirs = (part.products / part.count / scale**2 for part in (one, other) if part.products is not None)
-    difference = ours - theirs
+    first, second = (part.products / part.count / scale**2 for part in (one, other) if part.products is not None)
+    difference = first - second
     above = np.triu_indices(len(difference))
-    variance = float(np.trace(ours) + np.trace(theirs))
+    variance = float(np.trace(first) + np.trace(second))
     return _guarded(difference[above], _level(one, other, 2) * variance) / math.sqrt(2.0)
 
 

@@ -70,7 +70,7 @@ def characteristic_bound(source: Any, target: Any, order: int) -> float:
     >>> round(characteristic_bound([[-0.5], [0.5]], [[0.0]], 1), 6)
     0.125
     """
-    source, target = _read_theorem_3(source, target, order)
+    source, target = _check_theorem_3(source, target, order)
     return math.sqrt(source.shape[1]) * math.e * cmd_by_definition(source, target, order) + tau(source, target, order)
 
 
@@ -90,7 +90,7 @@ def tau(source: Any, target: Any, order: int) -> float:
     >>> tau([[-0.5], [0.5]], [[0.0]], 1)
     0.125
     """
-    source, target = _read_theorem_3(source, target, order)
+    source, target = _check_theorem_3(source, target, order)
     of_source, of_target = (monomials(sample, order + 1).mean(0).abs() for sample in (source, target))
     return float((of_source + of_target).max()) / math.factorial(order + 1)
 
@@ -118,7 +118,7 @@ def characteristic_distance(source: ArrayLike, target: ArrayLike, frequencies: A
     [0.0, 0.1224]
     """
     of_source, of_target, _ = read_pair(source, target)
-    points = _read_frequencies(frequencies, of_source.shape[1])
+    points = _check_frequencies(frequencies, of_source.shape[1])
     difference = _characteristic_function(of_source, points) - _characteristic_function(of_target, points)
     return np.abs(difference)
 
@@ -129,7 +129,7 @@ def _characteristic_function(sample: Tensor, points: NDArray[np.float64]) -> NDA
     return phases
 
 
-def _read_frequencies(frequencies: ArrayLike, width: int) -> NDArray[np.float64]:
+def _check_frequencies(frequencies: ArrayLike, width: int) -> NDArray[np.float64]:
     points = np.asarray(frequencies, dtype=np.float64)
     if points.ndim != 2 or points.shape[0] == 0 or points.shape[1] != width:
         raise InvalidInputError(
@@ -143,7 +143,7 @@ def _read_frequencies(frequencies: ArrayLike, width: int) -> NDArray[np.float64]
     return points
 
 
-def _read_theorem_3(source: Any, target: Any, order: int) -> tuple[Tensor, Tensor]:
+def _check_theorem_3(source: Any, target: Any, order: int) -> tuple[Tensor, Tensor]:
     """Return the samples in float64 if they meet the assumptions of Theorem 3, or say which one they do not."""
     if positive_int(order, "order") % 2 == 0:
         raise InvalidInputError(f"order must be odd in Theorem 3, got {order}; try order={order + 1}.")

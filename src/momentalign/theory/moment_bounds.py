@@ -99,8 +99,8 @@ def polynomial_gap_bound(terms: Sequence[float], *, norms: Sequence[float] | Non
     >>> polynomial_gap_bound([0.5, 0.25]), polynomial_gap_bound([0.5, 0.25], norms=[1.0, 0.0])
     (1.0, 0.5)
     """
-    distances = _read_numbers(terms, "terms", "the terms of cmd_terms")
-    weights = np.ones(len(distances)) if norms is None else _read_numbers(norms, "norms", "one number per order")
+    distances = _check_numbers(terms, "terms", "the terms of cmd_terms")
+    weights = np.ones(len(distances)) if norms is None else _check_numbers(norms, "norms", "one number per order")
     if len(weights) != len(distances):
         raise InvalidInputError(f"norms has {len(weights)} numbers for {len(distances)} terms; give one per order.")
     drifts = [_drift(order, float(distances[0])) for order in range(1, len(distances) + 1)]
@@ -126,7 +126,7 @@ def chebyshev_moments(sample: ArrayLike, degree: int, *, interval: Interval = (0
     >>> chebyshev_moments([0.0, 0.5, 1.0], 2).round(4).tolist()
     [1.0, 0.0, 0.3333]
     """
-    values = _read_values(sample, interval)
+    values = _check_values(sample, interval)
     moments: Floats = chebyshev.chebvander(values, positive_int(degree, "degree")).mean(axis=0)
     return moments
 
@@ -183,7 +183,7 @@ def lipschitz_gap_bound(
     >>> round(bound.polynomial, 4), round(bound.smoothness, 4)
     (0.2777, 0.2618)
     """
-    steepness = _read_slope(lipschitz) * check_interval(interval) / 2
+    steepness = _check_slope(lipschitz) * check_interval(interval) / 2
     difference = _difference(source, target, degree, interval)
     part = float(np.linalg.norm(lipschitz_factors(degree) * difference[1:]))
     return GapBound(steepness * part, steepness * math.pi / (degree + 1))
@@ -242,7 +242,7 @@ def smooth_gap_bound(
     nodes = chebyshev.chebpts1(positive_int(degree, "degree") + 1)
     coefficients: Floats = np.asarray(chebyshev.chebfit(nodes, mapped(nodes), degree), dtype=np.float64)
     difference = _difference(source, target, degree, interval)
-    error = _largest_error(mapped, coefficients, _read_slope(lipschitz) * half)
+    error = _largest_error(mapped, coefficients, _check_slope(lipschitz) * half)
     return GapBound(float(abs(coefficients @ difference)), 2.0 * error)
 
 
@@ -264,14 +264,14 @@ def _largest_error(function: Callable[[Floats], Floats], coefficients: Floats, s
     return seen + slope * np.pi / _ANGLES / 2
 
 
-def _read_numbers(values: Sequence[float], name: str, what: str) -> Floats:
+def _check_numbers(values: Sequence[float], name: str, what: str) -> Floats:
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or numbers.size == 0 or not (numbers >= 0.0).all():
         raise InvalidInputError(f"{name} must be a list of numbers of at least 0, got {values!r}; give {what}.")
     return numbers
 
 
-def _read_values(sample: ArrayLike, interval: Interval) -> Floats:
+def _check_values(sample: ArrayLike, interval: Interval) -> Floats:
     """Return a sample mapped from its interval to [-1, 1]."""
     values, length = np.asarray(sample, dtype=np.float64), check_interval(interval)
     if values.ndim != 1 or values.size == 0:
@@ -285,7 +285,7 @@ def _read_values(sample: ArrayLike, interval: Interval) -> Floats:
     return np.clip(2.0 * (values - low) / length - 1.0, -1.0, 1.0)
 
 
-def _read_slope(lipschitz: float) -> float:
+def _check_slope(lipschitz: float) -> float:
     if not (math.isfinite(lipschitz) and lipschitz >= 0.0):
         raise InvalidInputError(f"lipschitz must be a number of at least 0, got {lipschitz!r}; try lipschitz=1.0.")
     return float(lipschitz)

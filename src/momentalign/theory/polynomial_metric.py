@@ -89,7 +89,7 @@ def expectation_difference(
     -3.0
     """
     of_source, of_target = _monomial_pair(source, target, order, centralised=centralised)
-    weights = _read_coefficients(coefficients, of_source.shape[1])
+    weights = _check_coefficients(coefficients, of_source.shape[1])
     return float((of_source @ weights).mean() - (of_target @ weights).mean())
 
 
@@ -140,7 +140,7 @@ def _monomial_pair(source: Any, target: Any, order: int, *, centralised: bool) -
     return pair
 
 
-def _read_coefficients(coefficients: ArrayLike, count: int) -> Tensor:
+def _check_coefficients(coefficients: ArrayLike, count: int) -> Tensor:
     weights = np.asarray(coefficients, dtype=np.float64)
     if weights.shape != (count,):
         raise InvalidInputError(

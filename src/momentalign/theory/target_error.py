@@ -36,12 +36,12 @@ def expected_disagreement(h: ArrayLike, g: ArrayLike, *, probabilities: ArrayLik
     >>> expected_disagreement([1.0, 0.0], [1.0, 1.0], probabilities=[0.75, 0.25])
     0.25
     """
-    left, right = _read_values(h, "h"), _read_values(g, "g")
+    left, right = _check_values(h, "h"), _check_values(g, "g")
     if left.shape != right.shape:
         raise InvalidInputError(f"h has {left.size} values and g has {right.size}; give both at the same points.")
     uniform = np.full(left.size, 1.0 / left.size)
-    chances = uniform if probabilities is None else _read_probabilities(probabilities, "probabilities", left.size)
-    return float(np.abs(left - right) @ chances)
+    masses = uniform if probabilities is None else _check_probabilities(probabilities, "probabilities", left.size)
+    return float(np.abs(left - right) @ masses)
 
 
 def finite_ipm(functions: ArrayLike, source: ArrayLike, target: ArrayLike) -> float:
@@ -67,7 +67,7 @@ def finite_ipm(functions: ArrayLike, source: ArrayLike, target: ArrayLike) -> fl
             f"functions must be a matrix of finite values, got shape {values.shape}; give one row per function."
         )
     points = values.shape[1]
-    shift = _read_probabilities(source, "source", points) - _read_probabilities(target, "target", points)
+    shift = _check_probabilities(source, "source", points) - _check_probabilities(target, "target", points)
     return float(np.abs(values @ shift).max())
 
 
@@ -100,7 +100,7 @@ def target_error_bound(source_error: float, distance: float, labelling_disagreem
     return sum(parts.values())
 
 
-def _read_values(values: ArrayLike, name: str) -> NDArray[np.float64]:
+def _check_values(values: ArrayLike, name: str) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or array.size == 0:
         raise InvalidInputError(f"{name} must be a list of values, got shape {array.shape}; give one value per point.")
@@ -109,8 +109,8 @@ def _read_values(values: ArrayLike, name: str) -> NDArray[np.float64]:
     return array
 
 
-def _read_probabilities(values: ArrayLike, name: str, points: int) -> NDArray[np.float64]:
-    array = _read_values(values, name)
+def _check_probabilities(values: ArrayLike, name: str, points: int) -> NDArray[np.float64]:
+    array = _check_values(values, name)
     if array.size != points:
         raise InvalidInputError(f"{name} has {array.size} entries for {points} points; give one probability per point.")
     if abs(array.sum() - 1.0) > _ROUNDING:
