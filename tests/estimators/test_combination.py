@@ -6,6 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer
 
@@ -388,3 +391,55 @@ def test_a_sharpened_network_is_trained_again_for_as_many_epochs_as_its_first_ph
     (expected,) = train_stack(task, replace(config, max_epochs=2, patience=2, keep="last"), [spec])
     for one, other in zip(again.layers, expected.layers, strict=True):
         np.testing.assert_array_equal(one.weight, other.weight)
+
+
+@st.composite
+def stacks_of_probabilities(draw, models):
+    """Whole-number odds, so that uniform and certain rows occur."""
+    shape = models, draw(st.integers(2, 8)), draw(st.integers(2, 4))
+    odds = draw(hnp.arrays(np.int64, shape, elements=st.integers(0, 5)))
+    odds[odds.sum(axis=-1) == 0] = 1
+    return odds / odds.sum(axis=-1, keepdims=True)
+
+
+@given(stack=stacks_of_probabilities(models=3), seed=st.integers(0, 2**32 - 1))
+def test_aggregation_has_the_least_error_it_can_estimate(stack, seed):
+    random = np.random.default_rng(seed)
+    labels = random.integers(stack.shape[2], size=stack.shape[1])
+    arguments = {"target": stack, "source": stack, "labels": labels, "weights": np.ones(len(labels))}
+
+    def error(coefficients):
+        combined = aggregated_predictions(coefficients=coefficients, predictions=stack)
+        return ((combined - np.eye(stack.shape[2])[labels]) ** 2).sum()
+
+    reached = error(aggregation_coefficients(**arguments, rcond=0.0))
+    least = np.linalg.lstsq(stack.reshape(3, -1).T, np.eye(stack.shape[2])[labels].ravel(), rcond=None)[1]
+    if least.size:  # Else the models are linearly dependent.
+        assert reached == pytest.approx(least[0], abs=1e-6)
+
+
+@given(stack=stacks_of_probabilities(models=3), seed=st.integers(0, 2**32 - 1))
+def test_aggregation_does_not_depend_on_the_order_of_models(stack, seed):
+    random = np.random.default_rng(seed)
+    order, labels = random.permutation(3), random.integers(stack.shape[2], size=stack.shape[1])
+    weights = random.uniform(0.5, 1.5, len(labels))
+
+    def aggregated(models):
+        coefficients = aggregation_coefficients(target=models, source=models, labels=labels, weights=weights)
+        return aggregated_predictions(coefficients=coefficients, predictions=models)
+
+    assert aggregated(stack[order]) == pytest.approx(aggregated(stack), abs=1e-8)
+
+
+@given(
+    stack=stacks_of_probabilities(models=2),
+    coefficients=hnp.arrays(np.float64, 2, elements=st.floats(-2.0, 2.0, width=16)),
+)
+def test_aggregated_probabilities_keep_the_class(stack, coefficients):
+    combined = aggregated_predictions(coefficients=coefficients, predictions=stack)
+    chances = aggregated_probabilities(coefficients=coefficients, predictions=stack)
+    assert chances.min() >= 0.0
+    assert chances.sum(axis=1) == pytest.approx(1.0)
+    decided = combined.max(axis=1) > 1e-12
+    assert (chances.argmax(axis=1) == combined.argmax(axis=1))[decided].all()
+    assert chances[~(combined.max(axis=1) > 0.0)] == pytest.approx(1.0 / stack.shape[2])

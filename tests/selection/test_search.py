@@ -1,20 +1,29 @@
-"""ReverseValidationSearch: what is chosen, how it is written down, and that jobs and stacks change nothing."""
+"""ReverseValidationSearch: what is chosen, how it is written down, and that jobs, stacks and devices change nothing."""
 
 import inspect
-import json
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from joblib.parallel import LokyBackend, ThreadingBackend
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
 import momentalign as ma
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.discrepancies.mmd import MMDLoss
+from momentalign.errors import InvalidInputError
 from momentalign.selection import grid as grids
+from momentalign.selection import reverse
+from momentalign.selection import search as label_free
 from momentalign.selection.reverse import reverse_scores
-from momentalign.selection.search import ReverseValidationSearch
+from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
 from momentalign.training.config import NetworkSpec, TrainingConfig
+
+
+def as_float32(problem):
+    return problem.X.astype(np.float32), problem.y, problem.X_target.astype(np.float32), 2
+
 
 WEIGHTS = [0.0, 0.5, 20.0]
 
@@ -27,10 +36,6 @@ def fitted(quick, problem):
         return search.fit(problem.X, problem.y, problem.X_target)
 
     return fit
-
-
-def as_float32(problem):
-    return problem.X.astype(np.float32), problem.y, problem.X_target.astype(np.float32), 2
 
 
 def scores(search):
@@ -76,12 +81,6 @@ def test_the_table_is_that_of_scikit_learn(fitted):
     assert len(pd.DataFrame(table)) == 3
 
 
-def test_points_of_one_score_share_the_better_rank():
-    table = grids.results_table([{}] * 4, [0, 0, 1, 0])
-    assert table["rank_test_score"].tolist() == [2, 2, 1, 2]
-    assert table["mean_test_score"].dtype == np.float64
-
-
 GRID = {
     "weight": [0.5],
     "hidden": [(5,), (3,)],
@@ -105,24 +104,6 @@ def test_a_grid_of_many_recipes_is_scored_as_point_by_point(fitted, monkeypatch)
     assert [scores(search)[0] for search in alone] == scores(whole)[::5]
     monkeypatch.setattr(grids, "STACK", 2)
     assert scores(fitted(grid=GRID, refit=False, n_jobs=2)) == scores(whole)
-
-
-def test_points_of_one_recipe_train_as_one_stack(quick, problem):
-    points = grids.read_points(quick(), GRID, seed=0)
-    X, y, X_target, classes = as_float32(problem)
-    found = list(grids.stacks(points, grids.Task(X, y, X_target, classes)))
-    # Two hidden layers, two optimizers; the function, which no compiled loop knows, apart from the two distances.
-    assert sorted(len(stack) for stack in found) == [1, 1, 1, 1, 2, 2, 2, 2]
-    assert all(len({point.config for point in stack}) == 1 for stack in found)
-    assert sorted(point.index for stack in found for point in stack) == list(range(12))
-
-
-def test_stacks_are_not_too_large_and_none_is_left_out(quick, problem, monkeypatch):
-    monkeypatch.setattr(grids, "STACK", 3)
-    points = grids.read_points(quick(), {"weight": np.arange(7.0)}, seed=0)
-    X, y, X_target, classes = as_float32(problem)
-    found = grids.stacks(points, grids.Task(X, y, X_target, classes))
-    assert [[point.index for point in stack] for stack in found] == [[0, 1, 2], [3, 4, 5], [6]]
 
 
 def test_a_network_does_not_depend_on_its_neighbours_where_loops_are_compiled(fitted, quick, monkeypatch):
@@ -209,31 +190,6 @@ def test_a_progress_bar_is_shown_when_asked_for(fitted, capfd):
     assert f"best score {search.best_score_:.4f}" in shown
 
 
-BAD = [
-    ({"grid": {"weight": []}}, InvalidInputError, r"param_grid: .*weight.*non-empty"),
-    ({"grid": {"weight": 1.0}}, InvalidTypeError, "param_grid: .*weight.*needs to be a list"),
-    ({"grid": 3}, InvalidTypeError, "param_grid: .*dict"),
-    ({"grid": {"weight": [-1.0]}}, InvalidInputError, "weight must be a finite number of at least 0"),
-    (
-        {"grid": {"weight": [1e300]}, "refit": False},
-        InvalidInputError,
-        "weight must be .* and at most 1e.15, got 1e.300",
-    ),
-    ({"grid": {"weight": ["much"]}}, InvalidTypeError, "weight must be .* got 'much'"),
-    ({"grid": {"hidden": [()]}}, InvalidInputError, "hidden is empty"),
-    ({"grid": {"discrepancy": ["cdm"]}}, InvalidInputError, "discrepancy must be .* got 'cdm'"),
-    ({"random_state": -1}, InvalidInputError, "random_state must be a whole number of at least 0"),
-]
-
-
-@pytest.mark.parametrize(("options", "kind", "message"), BAD)
-def test_what_cannot_work_is_named(fitted, options, kind, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(kind, match=message):
-        fitted(**options)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_refused_call_leaves_an_earlier_fit_as_it_was(fitted, problem):
     search = fitted()
     before = search.predict_proba(problem.X)
@@ -243,17 +199,123 @@ def test_a_refused_call_leaves_an_earlier_fit_as_it_was(fitted, problem):
     assert search.n_features_in_ == 3
 
 
-def test_a_point_has_the_network_of_its_parameters(quick):
-    model = quick(hidden=(7, 4), discrepancy="dann", between="pairs", domain_weights=[1, 2], device="cpu:0")
-    (point,) = grids.read_points(model, {"weight": [3]}, seed=6)
-    distance = point.spec.distance
-    assert point.spec == NetworkSpec(6, 3.0, distance, between="pairs", domain_weights=(1.0, 2.0))
-    assert repr(distance) == repr(ma.AdversarialLoss(4))
-    assert (point.model.random_state, point.parameters, point.device) == (6, {"weight": 3}, "cpu:0")
-    assert point.config == model._config()
+KINDS = [ReverseValidationSearch, LabelFreeSearch]
 
 
-def test_the_default_recipe_is_taken_as_it_is(quick):
-    (point,) = grids.read_points(ma.MANNClassifier(), {"weight": [1.0]}, seed=0)
-    assert point.config == TrainingConfig()
-    assert json.loads(json.dumps(point.cell()))["hidden"] == [50]
+@pytest.fixture
+def asked():
+    """How many jobs each parallel step asked for."""
+    counts = []
+
+    class Counting(ThreadingBackend):
+        def configure(self, n_jobs=1, **options):
+            counts.append(n_jobs)
+            return super().configure(n_jobs=n_jobs, **options)
+
+    joblib.register_parallel_backend("counting", Counting)
+    with joblib.parallel_config(backend="counting"):
+        yield counts
+    del joblib.parallel.BACKENDS["counting"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_step_takes_as_many_as_were_asked_for(quick, problem, asked, monkeypatch, kind):
+    monkeypatch.setattr("momentalign.training.compiled_engine.WORTH_COMPILING", 0.0)
+    kind(quick(max_epochs=2), {"weight": [0.5, 1.0]}, random_state=0, refit=False, n_jobs=2).fit(*problem[:3])
+    # Networks are trained, then judged; the networks on their way back train one by one within their jobs.
+    assert [count for count in asked if count != 1] == [2, 2]
+
+
+def test_one_is_taken_where_none_was_asked_for(problem, asked):
+    rows = (problem.X.astype(np.float32), problem.y, problem.X_target.astype(np.float32))
+    reverse.reverse_scores(
+        *rows, 2, TrainingConfig(hidden=(3,), max_epochs=1), [NetworkSpec(0), NetworkSpec(1)], seed=0
+    )
+    assert set(asked) == {1}
+
+
+@pytest.mark.parametrize(("kind", "module", "count"), [(KINDS[0], reverse, 3), (KINDS[1], label_free, 1)])
+def test_networks_train_on_the_device_of_their_model(quick, problem, monkeypatch, kind, module, count):
+    train, seen = module.train_stack, []
+
+    def watched(task, *arguments, device, **options):
+        seen.append((task.n_classes, device))
+        return train(task, *arguments, device=device, **options)
+
+    monkeypatch.setattr(module, "train_stack", watched)
+    model = quick(max_epochs=2, device="cpu:0")
+    kind(model, {"weight": [0.5, 1.0]}, random_state=0, refit=False).fit(*problem[:3])
+    assert seen == [(2, "cpu:0")] * count
+
+
+class NoProcesses(LokyBackend):
+    """In the place of the processes that joblib starts where nothing is said of threads."""
+
+    def configure(self, n_jobs=1, **options):
+        assert n_jobs == 1, "processes were asked for"
+        return super().configure(n_jobs=n_jobs, **options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_process_is_started(quick, problem, monkeypatch, kind):
+    monkeypatch.setitem(joblib.parallel.BACKENDS, "loky", NoProcesses)
+    with pytest.raises(AssertionError, match="processes were asked for"):
+        joblib.Parallel(n_jobs=2)(joblib.delayed(abs)(number) for number in range(2))
+    kind(quick(max_epochs=2), {"weight": [0.5, 1.0]}, random_state=0, refit=False, n_jobs=2).fit(*problem[:3])
+
+
+NUMBERS, OTHERS = np.arange(120) % 3, np.arange(90) // 30
+
+
+@pytest.fixture
+def mixed(problem):
+    """All rows, their labels and the ids of their domains."""
+    return (
+        np.concatenate([problem.X, problem.X_target]),
+        np.concatenate([problem.y, np.full(90, -1)]),
+        np.concatenate([NUMBERS + 1, -1 - OTHERS]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("ids", "sizes"),
+    [
+        (np.sign, [2, 1, 1]),
+        (np.copy, [1, 1, 1, 1]),
+        (lambda domain: np.maximum(domain, -1), [1, 1, 1, 1]),  # several sources, one target
+        (lambda domain: np.minimum(domain, 1), [1, 1, 1, 1]),
+    ],
+)
+def test_a_distance_that_loops_know_for_two_domains_only_trains_apart(quick, mixed, monkeypatch, ids, sizes):
+    """What a network becomes does not depend on which others train beside it."""
+    train, found = reverse.train_stack, []
+
+    def watched(task, config, specs, **options):
+        found.append(len(specs))
+        return train(task, config, specs, **options)
+
+    monkeypatch.setattr(reverse, "train_stack", watched)
+    X, y, domain = mixed
+    grid = {"discrepancy": ["cmd", MMDLoss(beta=0.5)]}
+    ReverseValidationSearch(quick(max_epochs=2), grid, random_state=3, refit=False).fit(X, y, sample_domain=ids(domain))
+    assert found == sizes
+
+
+def test_a_search_hands_them_on(quick, problem, mixed):
+    rows = (problem.X.astype(np.float32), problem.y, problem.X_target.astype(np.float32))
+    config, specs = (
+        quick()._config(),
+        [NetworkSpec(3, weight, ma.CMDLoss(5), between="pairs") for weight in (0.5, 20.0)],
+    )
+    expected = reverse_scores(*rows, 2, config, specs, seed=3, source_domains=NUMBERS, target_domains=OTHERS).scores
+    search = ReverseValidationSearch(quick(between="pairs"), {"weight": [0.5, 20.0]}, random_state=3, refit=False)
+    X, y, domain = mixed
+    search.fit(X, y, sample_domain=domain)
+    assert search.cv_results_["mean_test_score"].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("kind", [ReverseValidationSearch, LabelFreeSearch])
+def test_the_best_model_is_fitted_to_all_domains(quick, mixed, kind):
+    X, y, domain = mixed
+    search = kind(quick(max_epochs=2), {"weight": [0.5]}, random_state=3).fit(X, y, sample_domain=domain)
+    assert list(search.best_estimator_.moments_) == [1, 2, 3, -1, -2, -3]

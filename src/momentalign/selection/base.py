@@ -107,8 +107,9 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, DomainEstimator, ABC): 
 
     def _all_scores(self, points: Sequence[Point], sample: Sample) -> list[float]:
         """Score the points that no journal holds yet, and write each down when it is finished."""
+        # A point without a name is refused before a journal is begun.
+        keys = {} if self.resume is None else {point.index: cell_key(point.cell()) for point in points}
         journal = self._open_journal(sample)
-        keys = {} if journal is None else {point.index: cell_key(point.cell()) for point in points}
         done = {} if journal is None else journal.done()
         scores = {index: float(done[key]["score"]) for index, key in keys.items() if key in done}
         with progress_bar(type(self).__name__, verbose=self.verbose) as show:

@@ -9,7 +9,6 @@ from scipy import sparse
 
 from momentalign import MANNClassifier
 from momentalign.discrepancies.central_moment import CMDLoss
-from momentalign.errors import InvalidInputError
 from momentalign.estimators.combination import aggregated_probabilities, combine
 from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.evaluation.scores import (
@@ -211,9 +210,3 @@ def test_both_searches_have_one_interface():
         assert [name for name, value in parameters.items() if value.kind is not value.KEYWORD_ONLY] == [
             "estimator", "param_grid",
         ]  # fmt: skip
-
-
-@pytest.mark.parametrize("rule", [None, 3, ["source"]])
-def test_an_unknown_rule_is_named_with_those_there_are(fitted, rule):
-    with pytest.raises(InvalidInputError, match=r"rule must be one of 'importance-weighted', .*'source', got"):
-        fitted(rule=rule)
