@@ -54,6 +54,8 @@ CASES = {
     "half": Case(dtype=torch.bfloat16),
 }
 
+METRIC = ("five moments", "empty shards")  # the batches of a metric
+
 
 def shards(case: Case, ranks: int) -> list[tuple[Tensor, Tensor]]:
     """Source and target of every rank; the distribution drifts from rank to rank, as sorted data would have it."""
@@ -159,6 +161,14 @@ def main(rank: int, ranks: int, folder: Path) -> None:
     loss = ma.CMDLoss(process_group=world)
     found["no rows"] = np.array(message(lambda: loss(source[:0], target)))
     found["overflow"] = np.array(message(lambda: loss(1e100 * source, target)))
+
+    metric = ma.MomentMetric(4)
+    for name in METRIC:
+        metric.update(*shards(CASES[name], ranks)[rank])
+    found["metric"] = metric.compute().numpy()
+    found["metric rows"] = metric.source[0, 0].numpy()
+    metric.update(*shards(CASES[METRIC[0]], ranks)[rank])
+    found["metric again"] = metric.compute().numpy()
 
     if ranks == 2:  # where the whole world trains
         for name, loss in (("joined", ma.CMDLoss(process_group=world)), ("naive", ma.CMDLoss())):

@@ -21,8 +21,8 @@ COMES_WITH_TORCH = {"triton"}
 # Asked for by name: by the export to ONNX, and by Lightning, whose default logger writes for TensorBoard.
 NAMED_ONLY = {"onnx", "onnxscript", "tensorboard"}
 # What stands as a whole on a library that not everyone has; anything else can be imported without.
-NEEDS_MORE = ("momentalign.training.deep.", "momentalign.report.diagnosis")
-NEEDS_MORE += ("momentalign.discrepancies._triton", "momentalign.paper.digit")
+NEEDS_MORE = ("momentalign.training.deep.", "momentalign.report.diagnosis", "momentalign.discrepancies._triton")
+NEEDS_MORE += ("momentalign.paper.digit",)
 
 IMPORT_ALL = """
 import importlib, json, pkgutil, sys

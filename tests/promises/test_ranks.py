@@ -28,15 +28,15 @@ worker = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(worker)
 
 
-def _finish(processes):
+def _finish(*processes):
     """Wait for all; a rank that hangs, or fails and lets the others wait, ends the test and all of them."""
     try:
-        said = [process.communicate(timeout=120)[0] for process in processes]
+        output = [process.communicate(timeout=120)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
-    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(said)
-    return said
+    assert [process.returncode for process in processes] == [0] * len(processes), "\n".join(output)
+    return output
 
 
 def _start(*arguments):
@@ -54,7 +54,7 @@ def _start(*arguments):
 def found(request, tmp_path_factory):
     """What every rank got for every case."""
     folder = tmp_path_factory.mktemp(f"ranks{request.param}")
-    _finish([_start("-W", "error", WORKER, rank, request.param, folder) for rank in range(request.param)])
+    _finish(*(_start("-W", "error", WORKER, rank, request.param, folder) for rank in range(request.param)))
     return [dict(np.load(folder / f"rank{rank}.npz")) for rank in range(request.param)]
 
 
@@ -120,10 +120,10 @@ def test_every_rank_learns_of_what_cannot_be_computed(found):
     for name in ("nan", "data nan"):
         assert found[0][name].item().startswith("the joined batch has no finite distance, though the shards of rank 0")
         assert found[1][name].item().startswith("source holds NaN or infinite values on rank 1; remove")
-    for rank, said in enumerate(found):
-        assert f"rank {rank} are finite" in said["no rows"].item()
-        assert "a domain has no rows on any rank" in said["no rows"].item()
-        assert "powers overflow torch.float64" in said["overflow"].item()
+    for rank, messages in enumerate(found):
+        assert f"rank {rank} are finite" in messages["no rows"].item()
+        assert "a domain has no rows on any rank" in messages["no rows"].item()
+        assert "powers overflow torch.float64" in messages["overflow"].item()
 
 
 @pytest.mark.parametrize("found", [2], indirect=True)
@@ -132,6 +132,21 @@ def test_distributed_data_parallel_trains_the_weights_of_one_process(found):
     for rank in found:
         np.testing.assert_allclose(rank["joined weights"], expected, rtol=0, atol=1e-10)
         assert np.abs(rank["naive weights"] - expected).max() > 1e-3
+
+
+def test_a_metric_has_the_distance_of_all_rows(found):
+    batches = [worker.shards(worker.CASES[name], len(found)) for name in worker.METRIC]
+    for name, seen in (("metric", batches), ("metric again", [*batches, batches[0]])):
+        expected = _distance([pair for parts in seen for pair in parts])
+        assert [rank[name].item() for rank in found] == pytest.approx([expected] * len(found), rel=1e-12)
+        alone = [_distance([parts[rank] for parts in seen]) for rank in range(len(found))]
+        assert abs(np.mean(alone) - expected) > 1e-3, "the mean of the ranks is another number"
+    for rank, figures in enumerate(found):
+        assert figures["metric rows"] == sum(len(parts[rank][0]) for parts in batches), "its own rows after computing"
+
+
+def _distance(pairs):
+    return ma.cmd(*(torch.cat(samples) for samples in zip(*pairs, strict=True))).item()
 
 
 @pytest.fixture
@@ -197,7 +212,7 @@ def test_alone_in_a_group_the_interval_of_the_data_is_that_of_one_process(group,
 
 
 @pytest.mark.parametrize("interval", [(0.0, 1.0), "data"])
-def test_what_has_no_distance_is_said_for_ranks(group, pair, interval):
+def test_what_has_no_distance_is_named_by_rank(group, pair, interval):
     source, target = pair()
     loss = ma.CMDLoss(interval=interval, process_group=group)
     with pytest.raises(InvalidInputError, match="target holds NaN or infinite values on rank 0"):
@@ -232,6 +247,6 @@ def test_what_ranks_cannot_do_is_refused(group, pair):
 
 def test_the_example_trains_on_two_processes():
     command = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
-    (said,) = _finish([_start(*command, EXAMPLE)])
-    assert said.startswith("2 processes: source accuracy 0.9")
-    assert float(said.split()[-1]) > 0.9, "without alignment it is 0.85"
+    (output,) = _finish(_start(*command, EXAMPLE))
+    assert output.startswith("2 processes: source accuracy 0.9")
+    assert float(output.split()[-1]) > 0.9, "without alignment it is 0.85"

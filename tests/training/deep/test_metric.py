@@ -1,11 +1,8 @@
-"""MomentMetric: the distance of everything seen, however it is cut into batches and ranks."""
+"""MomentMetric: the distance of everything seen, however it is cut into batches; for ranks see tests/promises."""
 
 import copy
-import importlib.util
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,11 +13,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import momentalign as ma
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.training.deep.lightning import pl, quiet
-
-WORKER = Path(__file__).with_name("metric_worker.py")
-spec = importlib.util.spec_from_file_location("momentalign_metric_worker", WORKER)
-worker = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(worker)
 
 
 @pytest.fixture
@@ -132,35 +124,6 @@ def test_without_torchmetrics_the_error_says_what_to_install():
     program = "import sys; sys.modules['torchmetrics'] = None\nimport momentalign as ma\nma.MomentMetric"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "MomentMetric is a torchmetrics metric: pip install momentalign[deep]" in done.stderr
-
-
-def test_ranks_with_unequal_shards_have_the_distance_of_one_process(tmp_path):
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", WORKER, str(rank), "2", tmp_path],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=120)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0, 0], "\n".join(said)
-    seen = [worker.batches(rank) for rank in range(2)]
-    again = [batches + batches[:1] for batches in seen]
-    for name, parts in (("all", seen), ("again", again)):
-        source, target = (torch.cat(domain) for domain in zip(*(pair for part in parts for pair in part), strict=True))
-        for rank in range(2):
-            found = np.load(tmp_path / f"rank{rank}.npz")
-            assert found[name].item() == pytest.approx(ma.cmd(source, target).item(), rel=1e-12)
-            assert found["rows"] == sum(len(batch[0]) for batch in seen[rank]), "its own rows again after computing"
-        alone = [ma.cmd(*(torch.cat(domain) for domain in zip(*part, strict=True))).item() for part in parts]
-        assert abs(np.mean(alone) - ma.cmd(source, target).item()) > 1e-3, "the mean of the ranks is another number"
 
 
 class Watched(pl.LightningModule):
