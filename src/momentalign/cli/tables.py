@@ -35,7 +35,10 @@ def fit(
     out: Annotated[Path, typer.Option(help="Folder of the model, and of report.html in it.")] = Path(
         "momentalign-model"
     ),
-    method: Annotated[str, typer.Option(help="cmd, cv-cmd, mmd, coral, dann, or none for a plain network.")] = "cmd",
+    method: Annotated[
+        str, typer.Option(help="auto, a portfolio; or networks: cmd, cv-cmd, mmd, coral, dann, none for a plain one.")
+    ] = "auto",
+    weight: Annotated[float | None, typer.Option(min=0, help="Weight of the distance in a network.")] = None,
     seeds: Annotated[
         int, typer.Option(min=1, max=1000, help="Models to train; the best on held-out rows is kept.")
     ] = 1,
@@ -47,14 +50,17 @@ def fit(
     ] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column that names rows.")] = None,
     regression: Annotated[bool, typer.Option("--regression", help="Labels are numbers to predict.")] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Refuse columns that only one file has.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse rows without a label and columns that only one file has.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     open_page: Browser = None,
 ) -> None:
     """Train on a labelled file so that the model works on an unlabelled one.
 
-    Plain and adapted networks are trained over a grid of weights and combined without a label of the target; for
-    regression one network is trained with weight 1. ^C leaves an earlier model of the folder as it was.
+    A portfolio of plain and adapted models is trained and averaged as far as the evidence supports, without a label of
+    the target. --weight, --seeds, --max-epochs and a GPU are settings of networks: with one of them and no method, the
+    method is cmd. ^C leaves an earlier model of the folder as it was.
 
     Examples: momentalign fit last_year.csv this_year.csv --label churn; momentalign fit a.csv b.csv --label price
     --regression
@@ -70,8 +76,8 @@ def fit(
         refuse_to_replace(page)
     check_folder(out)
     model = ma.fit(
-        source, target, label=label, method=method, seeds=seeds, max_epochs=max_epochs, device=device, text=text,
-        target_label=target_label, id_column=id_column, regression=regression, strict=strict,
+        source, target, label=label, method=method, weight=weight, seeds=seeds, max_epochs=max_epochs, device=device,
+        text=text, target_label=target_label, id_column=id_column, regression=regression, strict=strict,
         verbose=int(sys.stderr.isatty()),
     )  # fmt: skip
     model.save(out)

@@ -34,7 +34,7 @@ __all__ = ["KEYS", "fit_page"]
 Result = Mapping[str, Any]
 
 KEYS = (
-    "verdict", "task", "label", "source_rows", "target_rows", "features", "classes", "networks", "plain_kept",
+    "verdict", "task", "label", "source_rows", "target_rows", "features", "classes", "portfolio", "estimate",
     "source_score", "distance", "shifted", "shares", "values", "units", "evaluation", "notes", "method", "settings",
     "versions",
 )  # fmt: skip
@@ -47,6 +47,7 @@ def fit_page(result: Result) -> str:
     check_result(result, "fit", KEYS)
     sections = [
         Section("On the target", _evaluation(result)),
+        Section("Models", _portfolio(result)),
         Section("Distance, order by order", _orders(result)),
         Section("What shifted", _shifted(result)),
         Section("Predicted classes", _shares(result)),
@@ -61,24 +62,47 @@ def fit_page(result: Result) -> str:
 def _numbers(result: Result) -> list[Fact]:
     """Return the numbers to remember."""
     regression, found, distance = result["task"] == "regression", result["evaluation"], result["distance"]
-    facts = []
+    estimate, facts = result["estimate"], []
+    if estimate is not None:
+        value, low, high = (_score(estimate[part], regression) for part in ("value", "low", "high"))
+        of = "R² expected on the target" if regression else "of target rows expected to be right"
+        facts.append(Fact(value, of, f"90 % interval: {low} to {high}"))
     if result["source_score"] is not None:
-        score = result["source_score"]
-        facts.append(
-            Fact(f"{score:.3f}", "R² on held-out source rows")
-            if regression
-            else Fact(percent(score), "of held-out source rows right")
-        )
+        of = "R² on held-out source rows" if regression else "of held-out source rows right"
+        facts.append(Fact(_score(result["source_score"], regression), of))
     if found is not None:
-        value = _r2(found["r2"]) if regression else percent(found["accuracy"])
         of = "R² on labelled target rows" if regression else "of labelled target rows right"
-        facts.append(Fact(value, of, "evaluation only"))
-    chance = f"{distance['by_chance']:.2f} by chance alone"
-    return [*facts, Fact(f"{sum(distance['terms']):.2f}", "central moment discrepancy", chance)]
+        facts.append(Fact(_score(found["r2" if regression else "accuracy"], regression), of, "evaluation only"))
+    if distance is not None:
+        chance = f"{distance['by_chance']:.2f} by chance alone"
+        facts.append(Fact(f"{sum(distance['terms']):.2f}", "central moment discrepancy", chance))
+    return facts
 
 
-def _r2(value: float | None) -> str:
-    return "\N{EN DASH}" if value is None else f"{value:.3f}"
+def _score(value: float | None, regression: bool) -> str:
+    """An R², or an accuracy in percent; a dash for one that is not known."""
+    if value is None:
+        return "\N{EN DASH}"
+    return f"{value:.3f}" if regression else percent(value)
+
+
+def _portfolio(result: Result) -> list[Markup]:
+    """Return the candidates of a portfolio with what is known of each."""
+    regression, name = result["task"] == "regression", "R²" if result["task"] == "regression" else "accuracy"
+    rows = [
+        [
+            Cell(one["name"]),
+            *(
+                Cell(_score(one[part], regression), math.nan if one[part] is None else float(f"{one[part]:.5g}"))
+                for part in ("source_score", "estimated_target_score")
+            ),
+            Cell(f"{one['weight']:.2f}", float(f"{one['weight']:.5g}")),
+        ]
+        for one in result["portfolio"]
+    ]
+    explanation = "Every candidate was trained on the same rows; the answer is their average with these weights."
+    columns = ["Model", f"Held-out source {name}", f"Expected target {name}", "Weight"]
+    return [text(explanation), table("Candidates", columns, rows)] if rows else []
 
 
 def _evaluation(result: Result) -> list[Markup]:
@@ -89,8 +113,8 @@ def _evaluation(result: Result) -> list[Markup]:
     if result["task"] == "regression":
         return [
             text(
-                f"Target labels were used for evaluation only: R² is {_r2(found['r2'])} over {found['rows']:,} rows "
-                f"with a label in {found['label']!r}, the root of the mean squared error {found['error']:.4g}."
+                f"Target labels were used for evaluation only: R² is {_score(found['r2'], True)} over "
+                f"{found['rows']:,} rows with a label in {found['label']!r}, the root of the mean squared error {found['error']:.4g}."
             )
         ]
     parts = [
@@ -117,7 +141,9 @@ def _confusion(classes: Sequence[str], found: Mapping[str, Any]) -> Markup:
 
 
 def _orders(result: Result) -> list[Markup]:
-    """Return the terms of the distance."""
+    """Return the terms of the distance, where the model has hidden activations."""
+    if result["distance"] is None:
+        return []
     terms = result["distance"]["terms"]
     names = ["1, mean", "2, variance", *(str(order) for order in range(3, len(terms) + 1))]
     explanation = (
@@ -189,7 +215,7 @@ def _values(result: Result) -> list[Markup]:
     if values is None:
         return []
     words = (
-        "The numbers of the source and those predicted for the target. Alignment is meant for domains whose values are "
+        "The values of the source and those predicted for the target. A distance aligns domains whose values are "
         "distributed alike; where the target has larger or smaller ones, part of that difference is aligned away."
     )
     parts = {"mean": "Mean", "deviation": "Standard deviation", "smallest": "Smallest", "largest": "Largest"}
@@ -213,6 +239,8 @@ def _units(result: Result) -> list[Markup]:
         title = f"Activation densities of hidden unit {unit['unit']} on source and target: {note}"
         name = f"Unit {unit['unit']}"
         panels.append(figure(density_panel(unit["source"], unit["target"], heading=name, note=note, title=title)))
+    if not panels:
+        return []
     return [
         text("How strongly the units whose means differ most answer to source and to target rows."),
         domains_key(),
@@ -222,19 +250,24 @@ def _units(result: Result) -> list[Markup]:
 
 def _making(result: Result) -> list[Markup]:
     """Return data, settings and versions."""
-    settings, last = result["settings"], "a linear unit" if result["task"] == "regression" else "softmax"
+    settings, networks = result["settings"], []
+    if settings:
+        last = "a linear unit" if result["task"] == "regression" else "softmax"
+        networks = [
+            (
+                "Networks",
+                f"{settings['hidden'][0]} sigmoid hidden units, {last} on top, {settings['optimizer']} with rate "
+                f"{settings['learning_rate']:g}, batches of {settings['batch_size']}, at most "
+                f"{settings['max_epochs']:,} epochs, weight {settings['weight']}",
+            ),
+            ("Device", settings["device"]),
+        ]
     pairs: list[tuple[str, str | Markup]] = [
         ("Source", _data(result, "source", "labelled")),
         ("Target", _data(result, "target", "unlabelled" if result["evaluation"] is None else "labels set apart")),
         ("Features", f"{result['features']:,}"),
-        (
-            "Networks",
-            f"{result['networks']}, with {settings['hidden'][0]} sigmoid hidden units, {last} on top, "
-            f"{settings['optimizer']} with rate {settings['learning_rate']:g}, batches of {settings['batch_size']}, at "
-            f"most {settings['max_epochs']:,} epochs",
-        ),
-        ("Method", f"{result['method']}, plain network kept" if result["plain_kept"] else result["method"]),
-        ("Device", settings["device"]),
+        ("Method", result["method"]),
+        *networks,
         *((("Time", f"{result['seconds']:.1f} seconds"),) if "seconds" in result else ()),
         *(("Note", note) for note in result["notes"]),
         ("Versions", versions_text(result["versions"])),

@@ -121,7 +121,7 @@ def _open_array(path: Path, name: str, content: IO[bytes], size: int) -> _Array:
 
 def _read_columns(path: Path, arrays: list[_Array], request: Request) -> Iterator[Table]:
     block, names, single = _sort_out(path, arrays)
-    wanted = request.choose([*names, *(array.name for array in single)], path)
+    request = request.resolve([*names, *(array.name for array in single)], path)
     count = (single[0] if block is None else block).shape[0]
     for start in range(0, count, request.rows or count):
         rows = min(request.rows or count, count - start)
@@ -129,7 +129,7 @@ def _read_columns(path: Path, arrays: list[_Array], request: Request) -> Iterato
         if block is not None:
             values = block.read(rows).reshape(rows, -1)
             frame = pd.concat([pd.DataFrame(values, columns=names, copy=False), frame], axis=1)
-        yield split_frame(frame[wanted], request, start)
+        yield split_frame(frame[list(request.columns or ())], request, start)
 
 
 def _sort_out(path: Path, arrays: list[_Array]) -> tuple[_Array | None, list[str], list[_Array]]:

@@ -65,7 +65,8 @@ def read_delimited(path: Path, request: Request) -> Iterator[Table]:
     """Yield the rows of a file of delimited text in order; the first row names the columns."""
     form = _find_format(path)
     in_header = {name.strip(): name for name in reversed(form.header)}
-    wanted = request.choose([name.strip() for name in form.header if name.strip()], path)
+    request = request.resolve([name.strip() for name in form.header if name.strip()], path)
+    wanted = list(request.columns or ())
     columns = [in_header[name] for name in wanted]
     kinds = {name: request.kind(name) for name in wanted}
     unknown = [name for name, kind in kinds.items() if kind is None]

@@ -139,7 +139,7 @@ class NumberColumn:
         """Return the numbers, NaN where one is missing."""
         return finite_or_missing(self.name, column_numbers(column), start)
 
-    def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
+    def write(self, values: NDArray[Any], out: NDArray[np.floating[Any]]) -> None:
         """Write the standardised numbers."""
         _write_numbers(self, values, out)
 
@@ -176,7 +176,7 @@ class DateColumn:
         """Return the days since 1970, NaN where a date is missing."""
         return elapsed_days(column)
 
-    def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
+    def write(self, values: NDArray[Any], out: NDArray[np.floating[Any]]) -> None:
         """Write the days and the points."""
         _write_numbers(self, values, out)
         whole = np.floor(values)
@@ -224,7 +224,7 @@ class CategoryColumn:
         # A missing text has the code -1, which is the last entry.
         return np.array([*(index.get(str(text), -1) for text in seen), -2])[codes]
 
-    def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
+    def write(self, values: NDArray[Any], out: NDArray[np.floating[Any]]) -> None:
         """Write the indicators."""
         out[:] = 0.0
         rows = np.flatnonzero(values >= 0)
@@ -242,7 +242,7 @@ def _part_of_year(days: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isnan(days), np.nan, passed / 366)
 
 
-def _write_numbers(encoder: NumberColumn | DateColumn, values: NDArray[np.float64], out: NDArray[np.float32]) -> None:
+def _write_numbers(encoder: NumberColumn | DateColumn, values: NDArray[np.float64], out: NDArray[np.floating[Any]]) -> None:
     """Write standardised numbers, computed in float64: far from 0, float32 would lose them before they are centred."""
     moved = values - encoder.centre
     missing = np.isnan(moved)

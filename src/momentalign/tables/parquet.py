@@ -31,7 +31,8 @@ def read_parquet(path: Path, request: Request) -> Iterator[Table]:
         # Reading ahead would hold memory in proportion to the file.
         with reading(path), pq.ParquetFile(path, pre_buffer=False) as file:
             schema = file.schema_arrow
-            names = request.choose([name for name in schema.names if not _INDEX.fullmatch(name)], path)
+            request = request.resolve([name for name in schema.names if not _INDEX.fullmatch(name)], path)
+            names = list(request.columns or ())
             for name in names:
                 _refuse_type(path, name, schema.field(name).type)
             batches = file.iter_batches(batch_size=request.rows or _BATCH, columns=names)

@@ -20,10 +20,10 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +52,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Preprocessor"]
 
+Floats: TypeAlias = NDArray[np.floating[Any]]
+
 # In a table of fewer rows, texts that all differ may still be categories.
 _FEWEST_IDS = 20
-
+# Values of so many words on average are sentences.
+_WORDS = 5
 
 # Rows encoded at a time: the columns of that many stay in the cache until they are laid out as rows.
 _STEP = 8192
 
 
 class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc,call-arg]
-    """Rows of float32 from tables of numbers, categories, dates and text.
+    """Rows of numbers from tables of numbers, categories, dates and text.
 
     Numbers are centred and scaled; text of few kinds becomes one indicator per category; dates become days and points
     on the circles of the year, the week and the day; missing values are filled in and marked. Sparse rows and images
@@ -70,7 +73,8 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
     Parameters
     ----------
     scale
-        Whether numbers are centred and scaled.
+        Whether numbers are centred and scaled, and rows float32; if not, they are float64: far from 0, float32 would
+        lose what differs between them.
     max_categories
         The most categories of a column; the most frequent are kept, any other text is 0 in all of them.
     text
@@ -144,7 +148,7 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         return self
 
     def transform(self, X: Table | Rows) -> Any:
-        """Return the rows of a table, (rows, features), float32; CSR where the table is sparse or has a text column."""
+        """Return the rows of a table, (rows, features); CSR of float32 where it is sparse or has a text column."""
         check_is_fitted(self, "form_")
         rows, start = _rows(X, "X")
         if _form(rows) != self.form_:
@@ -257,7 +261,7 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         absent = [name for name in self.columns_ if name not in frame.columns]
         if absent:
             raise InvalidInputError(f"X lacks columns the model was trained with: {quoted(absent)}; add them.")
-        dense = _encode(self.encoders_, frame, start)
+        dense = _encode(self.encoders_, frame, start, np.dtype(np.float32 if self.scale else np.float64))
         if self.vectorizer_ is None:
             return dense
         terms = self.vectorizer_.transform(_texts(frame[self.text]))
@@ -362,15 +366,25 @@ def _choose_categories(
         for text, count in counts.items():
             shares[str(text)] += int(count) / len(column)
     if distinct == rows >= _FEWEST_IDS:
-        choices.warn(f"column {name!r} has a different value in every row (looks like an id) and is left out.")
+        what = f"column {name!r} has a different value in every row"
+        if _is_free_text(shares):
+            choices.warn(f"{what} and is left out; if it is free text, give text={name!r} (--text).")
+        else:
+            choices.warn(f"{what} (looks like an id) and is left out.")
         return None
     kept = sorted(shares, key=lambda text: (-shares[text], text))[: choices.max_categories]
     if len(kept) < len(shares):
         choices.warn(
             f"column {name!r} has {len(shares)} categories; the {len(kept)} most frequent are kept, the others count "
-            "as unknown."
+            f"as unknown{f'; if it is free text, give text={name!r} (--text)' if _is_free_text(shares) else ''}."
         )
     return CategoryColumn(name, tuple(sorted(kept)), indicator=indicator)
+
+
+def _is_free_text(values: Iterable[str]) -> bool:
+    """Whether values are sentences rather than names: five words and more on average."""
+    words = [len(value.split()) for value in values]
+    return sum(words) >= _WORDS * len(words)
 
 
 def _rows(X: Any, name: str) -> tuple[Any, int]:
@@ -428,15 +442,15 @@ def _texts(column: pd.Series[Any]) -> list[str]:
     return [str(text) for text in column.astype(object).where(column.notna(), "")]
 
 
-def _encode(encoders: list[Encoder], frame: pd.DataFrame, start: int) -> NDArray[np.float32]:
+def _encode(encoders: list[Encoder], frame: pd.DataFrame, start: int, dtype: np.dtype[Any]) -> Floats:
     """Return the features of a table: written column by column, where memory is contiguous, then turned to rows."""
     columns = [encoder.read(_of_kind(frame[encoder.name], encoder), start) for encoder in encoders]
     ends = np.cumsum([0, *(len(encoder.features) for encoder in encoders)])
-    rows = np.empty((len(frame), ends[-1]), np.float32)
+    rows = np.empty((len(frame), ends[-1]), dtype)
     with np.errstate(over="ignore"):
         for first in range(0, len(frame), _STEP):
             part = slice(first, min(first + _STEP, len(frame)))
-            block = np.empty((rows.shape[1], part.stop - first), np.float32)
+            block = np.empty((rows.shape[1], part.stop - first), dtype)
             for encoder, column, (low, high) in zip(encoders, columns, pairwise(ends), strict=True):
                 encoder.write(column[part], block[low:high])
             _refuse_overflow(encoders, block, start + first)
@@ -444,11 +458,12 @@ def _encode(encoders: list[Encoder], frame: pd.DataFrame, start: int) -> NDArray
     return rows
 
 
-def _refuse_overflow(encoders: list[Encoder], block: NDArray[np.float32], start: int) -> None:
-    if np.isfinite(block).all():
+def _refuse_overflow(encoders: list[Encoder], block: Floats, start: int) -> None:
+    fits = np.abs(block) <= np.finfo(np.float32).max
+    if fits.all():
         return
     names = [encoder.name for encoder in encoders for _ in encoder.features]
-    feature, row = np.argwhere(~np.isfinite(block))[0]
+    feature, row = np.argwhere(~fits)[0]
     raise InvalidInputError(
         f"column {names[feature]!r}, row {start + row + 1} is too large for float32; correct the cell or give the "
         "column in a larger unit."

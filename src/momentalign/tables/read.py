@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.tables.arrays import read_archive, read_svmlight
 from momentalign.tables.delimited import read_delimited
 from momentalign.tables.encoders import KINDS, Kind
@@ -39,6 +40,7 @@ def read_table(
     label: str | None = None,
     regression: bool = False,
     label_required: bool = True,
+    drop_unlabelled: bool = False,
     id_column: str | None = None,
     columns: Sequence[str] | None = None,
     kinds: Mapping[str, Kind] | None = None,
@@ -57,6 +59,8 @@ def read_table(
         Whether labels are numbers to predict, float64; if not, they stay as they are written.
     label_required
         Whether a file without the label column is refused; if not, labels that are there are set apart unchecked.
+    drop_unlabelled
+        Whether rows without a label are left out with a warning; if not, they are an error.
     id_column
         Column that identifies rows, set apart; ``"file"`` in a folder of images.
     columns
@@ -83,12 +87,31 @@ def read_table(
     table = next(_READERS[find_format(path, file_format)](path, request), None)
     if table is None:
         raise InvalidInputError(f"{path} has no rows; give a file with at least one.")
+    if drop_unlabelled:
+        table = _without_unlabelled(table, path)
     if table.labels is None or label is None:
         return table
     labels = convert_labels(table.labels, label_type(table.labels))
     if label_required:
-        labels = check_labels(labels, label, path, regression=regression)
+        labels = check_labels(labels, table.label or label, path, regression=regression)
     return replace(table, labels=labels)
+
+
+def _without_unlabelled(table: Table, where: object) -> Table:
+    """Leave out the rows without a label, and say how many they are; of labels that are all missing none goes."""
+    if table.labels is None:
+        return table
+    known = pd.notna(table.labels)
+    if known.all() or not known.any():
+        return table
+    count = f"{len(known) - known.sum():,} of {len(known):,} rows"
+    note = f"{where}: {count} have no label in column {table.label!r} and are left out."
+    warnings.warn(note, MomentAlignWarning, stacklevel=4)
+    rows: Any = table.rows[known]
+    ids = None if table.ids is None else table.ids[known]
+    if hasattr(rows, "reset_index"):
+        rows = rows.reset_index(drop=True)
+    return replace(table, rows=rows, labels=table.labels[known], ids=ids, notes=(note,))
 
 
 def as_table(
@@ -98,6 +121,7 @@ def as_table(
     label: str | None = None,
     regression: bool = False,
     label_required: bool = True,
+    drop_unlabelled: bool = False,
     id_column: str | None = None,
     columns: Sequence[str] | None = None,
     kinds: Mapping[str, Kind] | None = None,
@@ -119,6 +143,7 @@ def as_table(
             label=label,
             regression=regression,
             label_required=label_required,
+            drop_unlabelled=drop_unlabelled,
             id_column=id_column,
             columns=columns,
             kinds=kinds,
@@ -127,17 +152,17 @@ def as_table(
     if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
         raise InvalidTypeError(f"{name} must be a path or a frame, got {type(data).__name__}.")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-    request = Request(None, label, label_required, id_column, columns)
-    table = split_frame(frame[request.choose(list(frame.columns), name)], request, 0)
+    request = Request(None, label, label_required, id_column, columns).resolve(list(frame.columns), name)
+    table = split_frame(frame[request.columns], request, 0)
     if not len(table):
         raise InvalidInputError(f"{name} has no rows; give at least one.")
+    if drop_unlabelled:
+        table = _without_unlabelled(table, name)
     if table.labels is None or label is None:
         return table
-    labels = frame[label].infer_objects().to_numpy()
-    if labels.dtype == object:  # of a nullable column
-        labels = pd.Series(labels).infer_objects().to_numpy()
+    labels = pd.Series(table.labels).infer_objects().to_numpy()  # of a nullable column they are objects
     if label_required:
-        labels = check_labels(labels, label, name, regression=regression)
+        labels = check_labels(labels, table.label or label, name, regression=regression)
     return replace(table, labels=labels)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -37,12 +37,18 @@ class Table:
         The identifier of each row, or None.
     start
         The number of rows that stand before these in the file.
+    label
+        The name of the label's column as the file spells it.
+    notes
+        What was left out.
     """
 
     rows: Rows
     labels: NDArray[Any] | None = None
     ids: NDArray[Any] | None = None
     start: int = 0
+    label: str | None = None
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
@@ -67,23 +73,29 @@ class Request:
     kinds: Mapping[str, Kind] = field(default_factory=dict)
     side: int = 32
 
-    def choose(self, names: Sequence[str], path: Path | str) -> list[str]:
-        """Return the columns to read of those a file has, or name what it lacks."""
+    def resolve(self, names: Sequence[str], path: Path | str) -> Request:
+        """Return the request with the columns to read of those a file has, or name what it lacks.
+
+        A label that is required is found in another case too: "Churn" is "churn" where only that is there.
+        """
         refuse_duplicates(names, path)
-        known = set(names)
-        for name, role in ((self.label, "label"), (self.id_column, "id")):
+        known, label = set(names), self.label
+        if label is not None and label not in known and self.label_required:
+            alike = [name for name in names if name.casefold() == label.casefold()]
+            label = alike[0] if len(alike) == 1 else label
+        for name, role in ((label, "label"), (self.id_column, "id")):
             if name is not None and name not in known and (role == "id" or self.label_required):
                 raise InvalidInputError(f"{path} has no {role} column {name!r}; its columns are {quoted(names)}.")
         if self.columns is None:
-            return list(names)
+            return replace(self, label=label, columns=list(names))
         absent = [name for name in self.columns if name not in known]
         if absent:
             raise InvalidInputError(
                 f"{path} lacks {len(absent)} of {len(self.columns)} columns the model was trained with: "
                 f"{quoted(absent)}; add them."
             )
-        apart = [name for name in (self.label, self.id_column) if name in known]
-        return list(dict.fromkeys([*self.columns, *apart]))
+        apart = [name for name in (label, self.id_column) if name in known]
+        return replace(self, label=label, columns=list(dict.fromkeys([*self.columns, *apart])))
 
     def kind(self, name: str) -> Kind | None:
         """What a column of text is to be read as; labels and identifiers stay as they are written."""
@@ -97,7 +109,7 @@ def split_frame(frame: pd.DataFrame, request: Request, start: int) -> Table:
         for name in (request.label, request.id_column)
     )
     apart = {request.label, request.id_column}.intersection(frame.columns)
-    return Table(frame.drop(columns=list(apart)) if apart else frame, labels, ids, start)
+    return Table(frame.drop(columns=list(apart)) if apart else frame, labels, ids, start, request.label)
 
 
 def quoted(names: Sequence[Any], most: int = 10) -> str:

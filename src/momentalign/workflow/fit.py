@@ -6,27 +6,28 @@ import math
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError
+from momentalign.estimators.auto import AutoClassifier, AutoRegressor
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.regressor import MANNRegressor
 from momentalign.moments.streaming import Moments
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.tables.read import as_table
 from momentalign.tables.table import Table, quoted
-from momentalign.validation import check_choice, check_device, positive_int
-from momentalign.workflow.model import TableModel
+from momentalign.validation import check_choice, check_device, check_number, positive_int
+from momentalign.workflow.model import Estimator, TableModel
 from momentalign.workflow.summary import known_labels, summarise
 
 __all__ = ["METHODS", "fit"]
 
-METHODS = ("cmd", "cv-cmd", "mmd", "coral", "dann", "none")
-"""Names of the distances; "none" trains the plain network alone."""
+METHODS = ("auto", "cmd", "cv-cmd", "mmd", "coral", "dann", "none")
+"""The portfolio, names of distances for a network of one kind, and "none" for the plain network alone."""
 
 # A path, or a frame of pandas, polars or Arrow.
 Data: TypeAlias = Any
@@ -42,7 +43,8 @@ def fit(
     target: Data,
     *,
     label: str,
-    method: str = "cmd",
+    method: str = "auto",
+    weight: float | Literal["auto"] | None = None,
     seeds: int = 1,
     max_epochs: int | None = None,
     device: str = "auto",
@@ -62,24 +64,31 @@ def fit(
     label
         Column of the source's labels. A column of this name in the target is not looked at.
     method
-        ``"cmd"``, ``"cv-cmd"``, ``"mmd"``, ``"coral"``, ``"dann"``, or ``"none"`` for the plain network.
+        ``"auto"`` trains a portfolio, :class:`~momentalign.AutoClassifier` or :class:`~momentalign.AutoRegressor`.
+        ``"cmd"``, ``"cv-cmd"``, ``"mmd"``, ``"coral"`` and ``"dann"`` train networks aligned by that distance,
+        ``"none"`` a plain network. `weight`, `seeds`, `max_epochs` and a GPU are settings of such networks: where one
+        is given and no method, the method is ``"cmd"``.
+    weight
+        Weight of the distance; None is ``"auto"`` for classes, a combination of several weights, and 1 for values.
     seeds
         Models to train, each from another seed; the one with the lowest loss on held-out source rows is kept.
     max_epochs
         Most epochs of a network; None takes as many as give 10,000 updates, at least 10 and at most 1,500.
     device
-        ``"cpu"``, ``"cuda"``, ... or ``"auto"``: a GPU if there is one.
+        ``"cpu"``, ``"cuda"``, ... or ``"auto"``: a GPU if there is one, for networks. A portfolio is trained on all
+        cores of the CPU.
     text
         A column of free text.
     target_label
         Column of the target's labels, for evaluation only: they are set apart before anything is fitted and compared
         with the predictions of the finished model.
     regression
-        Whether the labels are numbers to predict.
+        Whether the labels are continuous values to predict.
     id_column
         Column that identifies rows; it is no feature, and the predictions of files keep it.
     strict
-        Whether a column that only one table has is an error; if not, it is left out with a warning.
+        Whether rows without a label, and columns that only one table has, are an error; if not, they are left out with
+        a warning.
     verbose
         1 shows a progress bar.
 
@@ -94,56 +103,75 @@ def fit(
     >>> random = np.random.default_rng(0)
     >>> frame = pd.DataFrame(random.normal(size=(60, 2)), columns=["spend", "visits"])
     >>> labelled = frame.assign(churn=np.where(frame["spend"] > 0, "yes", "no"))
-    >>> model = ma.fit(labelled, frame + [0.0, 1.0], label="churn", max_epochs=50, device="cpu")
+    >>> model = ma.fit(labelled, frame + [0.0, 1.0], label="churn")
     >>> model.predict(frame[:2] + [0.0, 1.0]).tolist()
     ['yes', 'yes']
     """
     begun = time.perf_counter()
+    method = _check_method(method, weight, seeds, max_epochs, device)
+    labelled = as_table(
+        source, "the source", label=label, regression=regression, drop_unlabelled=not strict, id_column=id_column
+    )
+    label = labelled.label or label
+    unlabelled, hint = _target(target, label, target_label, id_column)
+    truth = None if target_label is None else known_labels(unlabelled, target_label, regression=regression)
+    # A portfolio standardises features itself; of sparse rows, as of text, it leaves the proportions as they are.
+    scale = method != "auto" or text is not None
+    preprocessor = Preprocessor(scale=scale, text=text, strict=strict).fit(labelled, X_target=unlabelled)
+    X, X_target = (preprocessor.transform(table) for table in (labelled, unlabelled))
+    assert labelled.labels is not None  # noqa: S101  (a file without labels is refused by its reader)
+    estimator: Estimator
+    if method == "auto":
+        settings: dict[str, Any] = {}
+        kind = AutoRegressor if regression else AutoClassifier
+        estimator = kind(random_state=0, n_jobs=-1, verbose=verbose).fit(X, labelled.labels, X_target)
+    else:
+        settings = _settings(X, X_target, max_epochs) | {
+            "discrepancy": None if method == "none" else method,
+            "weight": weight if weight is not None else 1.0 if regression else "auto",
+            "device": check_device(device),
+        }
+        estimator = _fit_network(X, labelled.labels, X_target, settings, seeds, regression=regression, verbose=verbose)
+        settings["seeds"] = seeds
+    model = TableModel(estimator, preprocessor, Moments.of(X_target), label, id_column)
+    summary = summarise(model, X, labelled.labels, X_target, truth)
+    notes = [*labelled.notes, *preprocessor.notes_, *hint]
+    summary |= {"notes": notes, "method": method, "settings": {name: settings[name] for name in sorted(settings)}}
+    names = {name: str(data) for name, data in (("source", source), ("target", target)) if _is_path(data)}
+    return replace(model, summary={**summary, **names, "seconds": round(time.perf_counter() - begun, 2)})
+
+
+def _check_method(method: str, weight: Any, seeds: int, max_epochs: int | None, device: str) -> str:
+    """Return the method that the settings mean; the numbers are checked before any file is read."""
     check_choice(method, "method", METHODS)
     positive_int(seeds, "seeds", example="1")
     if max_epochs is not None:
         positive_int(max_epochs, "max_epochs", example="100")
-    labelled = as_table(source, "the source", label=label, regression=regression, id_column=id_column)
-    unlabelled = _target(target, label, target_label, id_column)
-    truth = None if target_label is None else known_labels(unlabelled, target_label, regression=regression)
-    preprocessor = Preprocessor(text=text, strict=strict).fit(labelled, X_target=unlabelled)
-    X, X_target = (preprocessor.transform(table) for table in (labelled, unlabelled))
-    settings = _settings(X, X_target, max_epochs) | {
-        "discrepancy": None if method == "none" else method,
-        "device": check_device(device),
-        "verbose": verbose,
-    }
-    assert labelled.labels is not None  # noqa: S101  (a file without labels is refused by its reader)
-    estimator = _fit_estimator(X, labelled.labels, X_target, settings, seeds=seeds, regression=regression)
-    model = TableModel(estimator, preprocessor, Moments.of(X_target), label, id_column)
-    summary = {
-        **summarise(model, X, labelled.labels, X_target, truth),
-        "method": method,
-        "settings": {name: settings[name] for name in sorted(settings) if name != "verbose"}
-        | {"hidden": [_HIDDEN], "seeds": seeds},
-        "seconds": round(time.perf_counter() - begun, 2),
-    }
-    names = {name: str(data) for name, data in (("source", source), ("target", target)) if _is_path(data)}
-    return replace(model, summary={**summary, **names})
+    if weight is not None and method == "none":
+        raise InvalidInputError(f"weight={weight!r} has no meaning for method='none'; leave one of them out.")
+    if weight is not None and weight != "auto":
+        check_number(weight, "weight", least=0.0)
+    of_networks = weight is not None or seeds > 1 or max_epochs is not None or device not in ("auto", "cpu")
+    return "cmd" if method == "auto" and of_networks else method
 
 
-def _fit_estimator(
-    X: Any, y: NDArray[Any], X_target: Any, settings: dict[str, Any], *, seeds: int, regression: bool
+def _fit_network(
+    X: Any,
+    y: NDArray[Any],
+    X_target: Any,
+    settings: dict[str, Any],
+    seeds: int,
+    *,
+    regression: bool,
+    verbose: int,
 ) -> MANNClassifier | MANNRegressor:
-    """The one place where the command meets an estimator."""
-    fitted: list[MANNClassifier | MANNRegressor] = []
-    for seed in range(seeds):
-        estimator = (
-            MANNRegressor(weight=1.0, random_state=seed, **settings)
-            if regression
-            else MANNClassifier(weight="auto", random_state=seed, **settings)
-        )
-        fitted.append(estimator.fit(X, y, X_target))
+    kind = MANNRegressor if regression else MANNClassifier
+    fitted = [kind(random_state=seed, verbose=verbose, **settings).fit(X, y, X_target) for seed in range(seeds)]
     return min(fitted, key=lambda one: min(one.history_["validation_loss"], default=math.inf))
 
 
 def _settings(X: Any, X_target: Any, max_epochs: int | None) -> dict[str, Any]:
-    """Return parameters of the estimator that suit tables of these sizes."""
+    """Return parameters of a network that suit tables of these sizes."""
     rows, target_rows = X.shape[0], X_target.shape[0]
     fraction = min(_HELD_OUT, _MOST_HELD_OUT / rows)
     updates = math.ceil(max((1.0 - fraction) * rows, target_rows) / _BATCH)
@@ -161,11 +189,12 @@ def _settings(X: Any, X_target: Any, max_epochs: int | None) -> dict[str, Any]:
     }
 
 
-def _target(data: Data, label: str, target_label: str | None, id_column: str | None) -> Table:
-    """Return the target with every column set apart that could hold its labels."""
+def _target(data: Data, label: str, target_label: str | None, id_column: str | None) -> tuple[Table, list[str]]:
+    """Return the target with every column set apart that could hold its labels, and what to say of that."""
     table = as_table(data, "the target", label=target_label or label, label_required=False, id_column=id_column)
     if target_label is None:
-        return replace(table, labels=None)
+        hint = f"the target's column {label!r} was not looked at; to compare it with the predictions, give target_label"
+        return replace(table, labels=None), [] if table.labels is None else [f"{hint}={label!r} (--target-label)."]
     if table.labels is None:
         where = data if _is_path(data) else "the target"
         raise InvalidInputError(
@@ -173,7 +202,7 @@ def _target(data: Data, label: str, target_label: str | None, id_column: str | N
         )
     rows: Any = table.rows
     apart = target_label != label and not (sparse.issparse(rows) or isinstance(rows, np.ndarray))
-    return replace(table, rows=rows.drop(columns=label, errors="ignore")) if apart else table
+    return replace(table, rows=rows.drop(columns=label, errors="ignore")) if apart else table, []
 
 
 def _is_path(data: Data) -> bool:

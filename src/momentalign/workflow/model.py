@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from momentalign.errors import DamagedFileError, InvalidInputError
 from momentalign.estimators import persistence
-from momentalign.estimators.regressor import MANNRegressor
 from momentalign.files import read_folder, write_folder
 from momentalign.moments.streaming import Moments
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from momentalign.estimators.auto import AutoClassifier, AutoRegressor
     from momentalign.estimators.classifier import MANNClassifier
+    from momentalign.estimators.regressor import MANNRegressor
     from momentalign.tables.preprocess import Preprocessor
 
-__all__ = ["TableModel", "load", "load_model"]
+__all__ = ["Estimator", "TableModel", "load", "load_model"]
+
+Estimator: TypeAlias = "AutoClassifier | AutoRegressor | MANNClassifier | MANNRegressor"
 
 # Grows when a folder means something that an older version would misread.
 VERSION = 2
@@ -47,7 +50,7 @@ class TableModel:
         What the fit found, as plain JSON; None for a model that an earlier version saved.
     """
 
-    estimator: MANNClassifier | MANNRegressor
+    estimator: Estimator
     preprocessor: Preprocessor
     moments: Moments
     label: str
@@ -60,17 +63,17 @@ class TableModel:
         return [str(name) for name in self.preprocessor.get_feature_names_out()]
 
     def predict(self, data: Any) -> NDArray[Any]:
-        """Return the class, or the number, of each row of a frame or a file."""
+        """Return the class, or the value, of each row of a frame or a file."""
         return self.estimator.predict(self._rows(data))
 
     def predict_proba(self, data: Any) -> NDArray[Any]:
         """Return the probability of each class, (rows, classes), in the order of ``estimator.classes_``."""
         self.refuse_probabilities()
-        return self.estimator.predict_proba(self._rows(data))
+        return self.estimator.predict_proba(self._rows(data))  # type: ignore[union-attr]
 
     def refuse_probabilities(self) -> None:
         """Say that numbers have no probabilities, where the model predicts numbers."""
-        if isinstance(self.estimator, MANNRegressor):
+        if not hasattr(self.estimator, "classes_"):
             raise InvalidInputError(
                 f"the model predicts numbers ({self.label!r}), which have no probabilities; leave proba out."
             )
@@ -145,7 +148,7 @@ def load_model(path: str | Path) -> TableModel:
     return model
 
 
-def _table_model(estimator: MANNClassifier | MANNRegressor, table: Mapping[str, Any]) -> TableModel:
+def _table_model(estimator: Estimator, table: Mapping[str, Any]) -> TableModel:
     from momentalign.tables.preprocess import Preprocessor
 
     if type(table["version"]) is not int or table["version"] > VERSION:

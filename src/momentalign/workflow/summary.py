@@ -1,11 +1,11 @@
-"""What there is to say about a fit, as plain JSON: distances, what shifted, what is predicted, and a verdict.
+"""What there is to say about a fit, as plain JSON: what was decided, what shifted and what is predicted.
 
 Target labels are compared with predictions here and nowhere else, after the model is finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,8 +27,6 @@ __all__ = ["KnownLabels", "known_labels", "summarise", "verdict"]
 # Rows of each domain that distances look at.
 _SEEN = 10_000
 _SHIFTED, _UNITS, _DOTS, _RELABELLINGS = 20, 5, 200, 5
-# Distances up to this many times what chance gives are no difference of the domains.
-_ALIKE = 1.5
 
 
 class KnownLabels(NamedTuple):
@@ -63,7 +61,7 @@ def known_labels(target: Table, column: str, *, regression: bool) -> KnownLabels
 def summarise(
     model: TableModel, X: Matrix, y: NDArray[Any], X_target: Matrix, truth: KnownLabels | None
 ) -> dict[str, Any]:
-    """Return everything but the settings.
+    """Return everything but the settings and notes.
 
     Parameters
     ----------
@@ -77,8 +75,11 @@ def summarise(
     estimator: Any = model.estimator
     regression = not hasattr(estimator, "classes_")
     predicted = estimator.predict(X_target)
-    hidden = [estimator.transform(_sample(rows, _SEEN)).astype(np.float64) for rows in (X, X_target)]
-    found = {
+    hidden = None
+    if hasattr(estimator, "transform"):
+        hidden = [estimator.transform(_sample(rows, _SEEN)).astype(np.float64) for rows in (X, X_target)]
+    found: dict[str, Any] = {
+        "decision": _decision(estimator, hidden),
         "kind": "fit",
         "task": "regression" if regression else "classification",
         "label": model.label,
@@ -86,65 +87,83 @@ def summarise(
         "target_rows": int(X_target.shape[0]),
         "features": int(X.shape[1]),
         "classes": [] if regression else [str(name) for name in estimator.classes_],
-        "networks": 1 if regression else len(estimator.networks_),
-        "aligned": estimator.discrepancy is not None,
-        # An aligned classifier combines several networks, unless the guard kept the plain one.
-        "plain_kept": not regression and estimator.discrepancy is not None and len(estimator.networks_) == 1,
+        "portfolio": _portfolio(estimator),
+        "estimate": _estimate(estimator),
         "source_score": _source_score(estimator, regression=regression),
-        "distance": {"terms": _terms(*hidden), "by_chance": _by_chance(*hidden)},
+        "distance": None if hidden is None else {"terms": _terms(*hidden), "by_chance": _by_chance(*hidden)},
         "shifted": _shifted(model, Moments.of(X)),
         "shares": [] if regression else _shares(estimator.classes_, y, predicted),
         "values": {"source": _spread(y), "target": _spread(predicted)} if regression else None,
-        "units": _units(*hidden),
+        "units": [] if hidden is None else _units(*hidden),
         "evaluation": None if truth is None else _evaluation(truth, predicted, estimator, regression=regression),
-        "notes": list(model.preprocessor.notes_),
         "versions": {"momentalign": __version__, "numpy": np.__version__, "scipy": scipy.__version__},
     }
-    return {"verdict": verdict(found), **found}
+    return {"decision": found["decision"], "verdict": verdict(found), **found}
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
-    """Return what was found in a few plain sentences."""
-    apart, chance = sum(summary["distance"]["terms"]), summary["distance"]["by_chance"]
-    figures = f"{apart:.2f} apart (CMD), {chance:.2f} by chance alone"
-    sentences = []
-    if summary["plain_kept"]:
-        sentences.append(
-            "Alignment was left out: aligned networks label many target rows otherwise without being as much more "
-            "confident, as where classes have other shares in the target."
-        )
-    elif not summary["aligned"]:
-        sentences.append(f"The hidden activations of the domains are {figures}; they were not aligned.")
-    elif apart <= _ALIKE * chance:
-        sentences.append(f"The hidden activations of the domains look alike: {figures}.")
-    else:
-        sentences.append(f"The hidden activations of the domains still differ after alignment: {figures}.")
-    regression = summary["task"] == "regression"
+    """Return what was decided, and how good the answer is where that is known, in a few sentences."""
+    sentences = [summary["decision"]]
+    regression, name = summary["task"] == "regression", "R²" if summary["task"] == "regression" else "accuracy"
     if summary["source_score"] is not None:
-        score = summary["source_score"]
-        sentences.append(
-            f"R² is {score:.2f} on held-out source rows."
-            if regression
-            else f"{100 * score:.1f} % of held-out source rows were predicted right."
-        )
+        sentences.append(f"On held-out source rows the {name} is {_score(summary['source_score'], regression)}.")
+    if summary["estimate"] is not None:
+        value, low, high = (_score(summary["estimate"][part], regression) for part in ("value", "low", "high"))
+        sentences.append(f"On the target the expected {name} is {value} (90 % interval: {low} to {high}).")
     used = [share["class"] for share in summary["shares"] if share["target"]]
     if len(used) == 1:
         sentences.append(
             f"The model predicts {used[0]!r} for every target row; check the target before you rely on it."
         )
     if summary["evaluation"] is not None:
-        r2 = summary["evaluation"].get("r2")
-        known = "not defined" if r2 is None else f"{r2:.2f}"
-        sentences.append(
-            f"On the target R² is {known}."
-            if regression
-            else f"On the target {100 * summary['evaluation']['accuracy']:.1f} % are predicted right."
-        )
+        known = summary["evaluation"]["r2" if regression else "accuracy"]
+        sentences.append(f"On the labelled target rows the {name} is {_score(known, regression)}.")
     return " ".join(sentences)
+
+
+def _score(value: float | None, regression: bool) -> str:
+    if value is None:
+        return "not defined"
+    return f"{value:.2f}" if regression else f"{100 * value:.1f} %"
+
+
+def _decision(estimator: Any, hidden: Sequence[NDArray[Any]] | None) -> str:
+    """What a portfolio decided; of networks, how they were asked for and how far their activations are apart."""
+    if hidden is None:
+        return str(estimator.decision_)
+    apart = f"hidden activations of the domains are {sum(_terms(*hidden)):.2f} apart (CMD)"
+    apart += f", {_by_chance(*hidden):.2f} by chance alone"
+    if estimator.discrepancy is None:
+        return f"Not adapted, as asked for: {apart}."
+    # An aligned classifier combines several networks, unless the guard kept the plain one.
+    if estimator.weight == "auto" and len(estimator.networks_) == 1:
+        return (
+            "Not adapted: aligned networks label many target rows otherwise without being as much more confident, as "
+            "where classes have other shares in the target."
+        )
+    return f"Aligned by {estimator.discrepancy}, as asked for: {apart}."
+
+
+def _portfolio(estimator: Any) -> list[dict[str, Any]]:
+    """The candidates of a portfolio; what is not known is None."""
+    table = getattr(estimator, "portfolio_", None)
+    if table is None:
+        return []
+    return [
+        {name: None if value != value else value for name, value in candidate.items()}
+        for candidate in table.to_dict("records")
+    ]
+
+
+def _estimate(estimator: Any) -> dict[str, float] | None:
+    found = getattr(estimator, "estimate_", None)
+    return None if found is None else {part: float(getattr(found, part)) for part in ("value", "low", "high")}
 
 
 def _source_score(estimator: Any, *, regression: bool) -> float | None:
     """Accuracy or R² on the held-out source rows, before the model was trained on them too; None where none were."""
+    if not hasattr(estimator, "history_"):
+        return None
     scores = estimator.history_["validation_loss" if regression else "validation_accuracy"]
     score = scores[estimator.best_epoch_ - 1] if scores else np.nan
     if not np.isfinite(score):
