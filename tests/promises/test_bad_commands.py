@@ -135,7 +135,7 @@ COMMANDS = {
     "seeds": (_nothing, _fit("--seeds", "0"), "--seeds"),
     "seeds as a word": (_nothing, _fit("--seeds", "many"), "--seeds"),
     "epochs": (_nothing, _fit("--max-epochs", "0"), "--max-epochs"),
-    "method": (_nothing, _fit("--method", "magic"), "method must be one of 'cmd'"),
+    "method": (_nothing, _fit("--method", "magic"), "method must be one of 'auto'"),
     "device": (_nothing, _fit("--device", "abacus"), "abacus"),
     "permutations": (_nothing, ("diagnose", "{source}", "{target}", "--permutations", "0"), "--permutations"),
     "label that is not there": (_nothing, _fit(label="z"), "no label column 'z'; its columns are 'a', 'b', 'y'"),

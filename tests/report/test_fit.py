@@ -32,12 +32,17 @@ def summary(**options: Any) -> dict[str, Any]:
     shifted = frame.copy()
     shifted[numbers] *= random.uniform(0.8, 1.25, 13)
     shifted[numbers] += frame[numbers].std() * random.normal(0, 0.7, 13)
-    model = ma.fit(frame.iloc[order[:89]], shifted.iloc[order[89:]], max_epochs=300, device="cpu", **options)
+    model = ma.fit(frame.iloc[order[:89]], shifted.iloc[order[89:]], **options)
     return json.loads(json.dumps(model.summary))
 
 
 @pytest.fixture(scope="module")
 def real() -> dict[str, Any]:
+    return summary(label="grape", target_label="grape", method="cmd", max_epochs=300, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def portfolio() -> dict[str, Any]:
     return summary(label="grape", target_label="grape")
 
 
@@ -55,6 +60,19 @@ def rows_of(page: str, caption: str) -> list[list[str]]:
 def test_the_page_leads_with_the_verdict(result: dict[str, Any]):
     (lead,) = re.findall(r'<p class="lead">(.*?)</p>', fit_page(result))
     assert lead == result["verdict"]
+
+
+def test_the_candidates_of_a_portfolio_are_a_table(portfolio: dict[str, Any]):
+    first = portfolio["portfolio"][0]
+    page = fit_page({**portfolio, "estimate": {"value": 0.8, "low": 0.7, "high": 0.9}})
+    rows = rows_of(page, "Candidates")
+    assert len(rows) == 1 + len(portfolio["portfolio"])
+    assert rows[1] == [
+        first["name"], percent(first["source_score"]), percent(first["estimated_target_score"]), f"{first['weight']:.2f}"
+    ]  # fmt: skip
+    assert percent(0.8) in page
+    for absent in ("Hidden units", "central moment", "sigmoid"):
+        assert absent not in page
 
 
 def test_target_labels_are_said_to_be_for_evaluation_only(result: dict[str, Any]):
@@ -90,7 +108,7 @@ def test_many_classes_are_listed_not_drawn(result: dict[str, Any]):
 
 
 def test_numbers_are_shown_by_their_spread_and_error():
-    page = fit_page(summary(label="alcohol", target_label="alcohol", regression=True))
+    page = fit_page(summary(label="alcohol", target_label="alcohol", regression=True, method="cmd", max_epochs=20))
     assert [row[0] for row in rows_of(page, "Values")[1:]] == ["source", "target, predicted"]
     assert "the root of the mean squared error" in page
     for words in ("Predicted classes", "softmax"):
@@ -123,11 +141,10 @@ def test_what_is_not_known_is_left_out(result: dict[str, Any]):
 
 
 def test_notes_and_paths_are_shown(result: dict[str, Any]):
-    result |= {"source": "a.csv", "target": "b.csv", "notes": ["column 'x' is left out."], "plain_kept": True}
+    result |= {"source": "a.csv", "target": "b.csv", "notes": ["column 'x' is left out."]}
     page = fit_page(result)
     assert "a.csv: 89 rows, labelled" in page
     assert "column &#39;x&#39; is left out." in page
-    assert "cmd, plain network kept" in page
 
 
 def test_strings_are_escaped(result: dict[str, Any]):
@@ -177,7 +194,10 @@ def test_a_browser_finds_nothing_to_complain_about(result: dict[str, Any], tmp_p
     assert json.loads(outcome) == {"problems": [], "wide": False}
 
 
-def test_everyone_can_read_it(result: dict[str, Any], page_faults: Callable[[Path, Path], list[str]], tmp_path: Path):
+def test_everyone_can_read_it(
+    result: dict[str, Any], portfolio: dict[str, Any], page_faults: Callable[[Path, Path], list[str]], tmp_path: Path
+):
     (tmp_path / "pages").mkdir()
-    (tmp_path / "pages" / "fit.html").write_text(fit_page(result), encoding="utf-8")
+    for name, found in (("fit", result), ("portfolio", portfolio)):
+        (tmp_path / "pages" / f"{name}.html").write_text(fit_page(found), encoding="utf-8")
     assert page_faults(tmp_path / "pages", tmp_path / "profile") == []

@@ -43,8 +43,8 @@ def files(cellars: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path) -> tuple[P
 
 @pytest.fixture(scope="session")
 def fitted(cellars: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
-    """A model with default settings, evaluated with the labels of the target."""
-    return ma.fit(*cellars, label="grape", target_label="grape", id_column="bottle", device="cpu")
+    """A portfolio, the default, evaluated with the labels of the target."""
+    return ma.fit(*cellars, label="grape", target_label="grape", id_column="bottle")
 
 
 @pytest.fixture(scope="session")
@@ -63,8 +63,10 @@ def readings() -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @pytest.fixture(scope="session")
 def regressor(readings: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
-    """A regressor with default settings, evaluated with the labels of the target."""
-    return ma.fit(*readings, label="price", target_label="price", id_column="id", regression=True, device="cpu")
+    """An aligned network for values, evaluated with the labels of the target."""
+    return ma.fit(
+        *readings, label="price", target_label="price", id_column="id", regression=True, method="cmd", device="cpu"
+    )
 
 
 @pytest.fixture

@@ -21,105 +21,152 @@ from momentalign.workflow.model import TableModel
 
 Frames = tuple[pd.DataFrame, pd.DataFrame]
 QUICK: dict[str, Any] = {"max_epochs": 20, "device": "cpu"}
-WINES: dict[str, Any] = {"label": "grape", "id_column": "bottle", **QUICK}
+PRICES: dict[str, Any] = {"label": "price", "id_column": "id", "regression": True}
+WINES: dict[str, Any] = {"label": "grape", "id_column": "bottle"}
+# Options, and the estimator that they stand for.
+MODELS = {
+    "auto": ({}, lambda: ma.AutoClassifier(random_state=0)),
+    "cmd": (
+        QUICK,
+        lambda: ma.MANNClassifier(weight="auto", optimizer="adam", learning_rate=0.003, random_state=0, **QUICK),
+    ),
+}
 
 
-def weights(model: Any) -> list[np.ndarray]:
-    estimator = getattr(model, "estimator", model)
-    networks = getattr(estimator, "networks_", [(estimator.coefs_, estimator.intercepts_)])
-    return [part for coefs, intercepts in networks for part in (*coefs, *intercepts)]
-
-
-def assert_same(one: Any, other: Any) -> None:
-    for ours, theirs in zip(weights(one), weights(other), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-
-
-def test_frames_files_and_the_estimator_by_hand_give_the_same_bits(files: tuple[Path, Path], cellars: Frames):
+@pytest.mark.parametrize("method", MODELS)
+def test_frames_files_and_the_estimator_by_hand_give_the_same_bits(
+    files: tuple[Path, Path], cellars: Frames, method: str
+):
     source, target = cellars
-    model = ma.fit(source, target.drop(columns="grape"), **WINES)
-    assert_same(model, ma.fit(*files, **WINES))
-    assert_same(model, ma.fit(pa.Table.from_pandas(source), pa.Table.from_pandas(target), **WINES))
+    options, estimator = MODELS[method]
     features = source.drop(columns=["bottle", "grape"])
-    preprocessor = Preprocessor().fit(features, X_target=target[features.columns])
-    by_hand = ma.MANNClassifier(
-        hidden=(50,), weight="auto", optimizer="adam", learning_rate=0.003, max_epochs=20, random_state=0, device="cpu"
-    ).fit(preprocessor.transform(features), source["grape"], preprocessor.transform(target))
-    assert_same(model, by_hand)
-    np.testing.assert_array_equal(model.predict(target), by_hand.predict(preprocessor.transform(target)))
-    np.testing.assert_array_equal(model.predict_proba(target), by_hand.predict_proba(preprocessor.transform(target)))
-    np.testing.assert_array_equal(model.predict(files[1]), model.predict(target))
+    preprocessor = Preprocessor(scale=method != "auto").fit(features, X_target=target[features.columns])
+    estimator = estimator().fit(preprocessor.transform(features), source["grape"], preprocessor.transform(target))
+    by_hand = estimator.predict_proba(preprocessor.transform(target))
+    for tables in ((source, target.drop(columns="grape")), files, map(pa.Table.from_pandas, cellars)):
+        model = ma.fit(*tables, **WINES, **options)
+        np.testing.assert_array_equal(model.predict_proba(target), by_hand)
+        np.testing.assert_array_equal(model.predict_proba(files[1]), by_hand)
+        np.testing.assert_array_equal(model.predict(target), estimator.predict(preprocessor.transform(target)))
 
 
-def test_regression_is_the_regressor_by_hand(readings: Frames):
+@pytest.mark.parametrize("method", ["auto", "cmd"])
+def test_regression_is_the_regressor_by_hand(readings: Frames, method: str):
     source, target = readings
-    model = ma.fit(source, target, label="price", id_column="id", regression=True, **QUICK)
+    model = ma.fit(source, target, **PRICES, **(QUICK if method == "cmd" else {}))
     features = ["first", "second"]
-    preprocessor = Preprocessor().fit(source[features], X_target=target[features])
-    by_hand = ma.MANNRegressor(optimizer="adam", learning_rate=0.003, random_state=0, **QUICK)
+    preprocessor = Preprocessor(scale=method != "auto").fit(source[features], X_target=target[features])
+    by_hand = ma.AutoRegressor(random_state=0)
+    if method == "cmd":
+        by_hand = ma.MANNRegressor(optimizer="adam", learning_rate=0.003, random_state=0, **QUICK)
     by_hand.fit(preprocessor.transform(source), source["price"], preprocessor.transform(target))
     np.testing.assert_array_equal(model.predict(target), by_hand.predict(preprocessor.transform(target)))
     with pytest.raises(InvalidInputError, match="predicts numbers"):
         model.predict_proba(target)
 
 
-def test_alignment_helps_on_the_other_cellar(fitted: TableModel, cellars: Frames):
-    plain = ma.fit(*cellars, label="grape", id_column="bottle", method="none", device="cpu")
+def test_the_default_helps_on_the_other_cellar(fitted: TableModel, cellars: Frames):
+    plain = ma.fit(*cellars, **WINES, method="none", device="cpu")
     accuracy = (plain.predict(cellars[1]) == cellars[1]["grape"]).mean()
     assert fitted.summary["evaluation"]["accuracy"] > accuracy + 0.08
-    assert fitted.summary["networks"] == 4
-    assert not fitted.summary["plain_kept"]
+    assert fitted.summary["decision"] == fitted.estimator.decision_
 
 
 def test_alignment_helps_where_a_reading_moved(regressor: TableModel, readings: Frames):
-    plain = ma.fit(*readings, label="price", id_column="id", regression=True, method="none", device="cpu")
+    plain = ma.fit(*readings, **PRICES, method="none", device="cpu")
     error = np.mean((plain.predict(readings[1]) - readings[1]["price"]) ** 2)
     assert 1 - error / readings[1]["price"].var(ddof=0) < 0.7
     assert regressor.summary["evaluation"]["r2"] > 0.8
     assert regressor.summary["source_score"] > 0.85
 
 
-def test_the_plain_network_is_kept_where_alignment_would_do_harm():
+def test_the_default_does_no_harm_where_alignment_would():
     """Of tumours with low texture 16 % are malignant, of the others 58 %: moments differ for a good reason."""
     frame = load_breast_cancer(as_frame=True).frame
     low = frame["mean texture"] < frame["mean texture"].median()
-    model = ma.fit(frame[low], frame[~low], label="target", target_label="target", device="cpu")
-    assert model.summary["plain_kept"]
-    assert model.summary["evaluation"]["accuracy"] > 0.9
-    assert model.summary["verdict"].startswith("Alignment was left out: ")
+    for method in ("auto", "cmd"):
+        model = ma.fit(frame[low], frame[~low], label="target", target_label="target", method=method, device="cpu")
+        assert model.summary["evaluation"]["accuracy"] > 0.9
+    assert model.summary["decision"].startswith("Not adapted: ")
 
 
-def test_the_summary_is_plain_json_and_complete(fitted: TableModel):
+def test_numbers_far_from_zero_keep_what_differs(cellars: Frames):
+    """As seconds since 1970 do: float32 would round them to steps of two minutes."""
+    moved = [frame.assign(**{name: frame[name] + 1e9 for name in frame.columns[1:-1]}) for frame in cellars]
+    near, far = (ma.fit(*frames, **WINES, target_label="grape") for frames in (cellars, moved))
+    scores = [model.summary["evaluation"]["accuracy"] for model in (near, far)]
+    assert scores[1] == pytest.approx(scores[0], abs=0.03)
+
+
+def test_the_summary_is_plain_json_and_begins_with_the_decision(fitted: TableModel):
     summary = json.loads(json.dumps(fitted.summary, allow_nan=False))
-    assert summary["kind"] == "fit"
+    assert next(iter(summary)) == "decision"
+    assert summary["verdict"].startswith(summary["decision"])
+    assert sum(candidate["weight"] for candidate in summary["portfolio"]) == pytest.approx(1.0)
     assert sum(share["target"] for share in summary["shares"]) == pytest.approx(1.0)
     shifts = [abs(one["mean_shift"]) for one in summary["shifted"]]
     assert shifts == sorted(shifts, reverse=True)
     assert np.sum(summary["evaluation"]["confusion"]) == summary["evaluation"]["rows"] == 89
-    assert f"On the target {100 * summary['evaluation']['accuracy']:.1f} % are predicted right." in summary["verdict"]
-    assert "% of held-out source rows were predicted right" in summary["verdict"]
-    assert len(summary["units"]) == 5
+    accuracy = f"{100 * summary['evaluation']['accuracy']:.1f} %"
+    assert f"On the labelled target rows the accuracy is {accuracy}." in summary["verdict"]
+    assert (summary["distance"], summary["units"]) == (None, [])
 
 
 def test_labels_of_the_target_change_nothing_but_the_evaluation(cellars: Frames):
     source, target = cellars
     wrong = target.assign(grape=np.roll(target["grape"], 1))
-    with_labels, without = ma.fit(source, wrong, target_label="grape", **WINES), ma.fit(source, target, **WINES)
-    assert_same(with_labels, without)
+    with_labels, without = ma.fit(source, wrong, target_label="grape", **WINES, **QUICK), ma.fit(
+        source, target, **WINES, **QUICK
+    )
+    np.testing.assert_array_equal(with_labels.predict_proba(target), without.predict_proba(target))
     assert without.summary["evaluation"] is None
     for name in ("distance", "shares", "shifted", "units"):
         assert with_labels.summary[name] == without.summary[name]
+    assert "give target_label='grape' (--target-label)" in without.summary["notes"][-1]
 
 
 def test_a_label_column_of_the_target_is_set_apart(cellars: Frames):
     source, target = cellars
     target = target.assign(truth=target["grape"], grape="?")
-    model = ma.fit(source, target, target_label="truth", **WINES)
+    model = ma.fit(source, target, target_label="truth", **WINES, **QUICK)
     assert model.summary["evaluation"]["label"] == "truth"
     assert model.summary["features"] == 13
     with pytest.warns(MomentAlignWarning, match="the source lacks 'truth'"):
-        model = ma.fit(source, target, **WINES)
+        model = ma.fit(source, target, **WINES, **QUICK)
     assert (model.summary["evaluation"], model.summary["features"]) == (None, 13)
+
+
+def test_a_label_is_found_in_another_case_where_only_that_is_there(files: tuple[Path, Path], cellars: Frames):
+    for tables in (files, cellars):
+        model = ma.fit(*tables, label="Grape", id_column="bottle", **QUICK)
+        assert (model.label, model.summary["features"]) == ("grape", 13)
+    twice = cellars[0].assign(GRAPE=0)
+    with pytest.raises(InvalidInputError, match="no label column 'Grape'"):
+        ma.fit(twice, cellars[1], label="Grape", **QUICK)
+    # A feature that is called like the label stays one.
+    source, target = (frame.rename(columns={"hue": "Label", "grape": "label"}) for frame in cellars)
+    model = ma.fit(source, target.drop(columns="label"), label="label", id_column="bottle", **QUICK)
+    assert "Label" in model.preprocessor.columns_
+
+
+def test_rows_without_a_label_are_left_out_and_counted(files: tuple[Path, Path], cellars: Frames):
+    source = cellars[0].assign(grape=cellars[0]["grape"].where(cellars[0].index % 9 > 0))
+    source.to_csv(files[0], index=False)
+    expected = ma.fit(source[source["grape"].notna()], cellars[1], **WINES, **QUICK).predict_proba(cellars[1])
+    for tables in ((source, cellars[1]), files):
+        with pytest.warns(MomentAlignWarning, match="10 of 89 rows have no label in column 'grape' and are left out"):
+            model = ma.fit(*tables, **WINES, **QUICK)
+        assert (model.summary["source_rows"], len(model.summary["notes"]) > 0) == (79, True)
+        np.testing.assert_array_equal(model.predict_proba(cellars[1]), expected)
+        with pytest.raises(InvalidInputError, match=r"'grape' is empty in 10 rows \(1, 10, 19, 28, 37, \.\.\.\)"):
+            ma.fit(*tables, strict=True, **WINES, **QUICK)
+
+
+def test_whole_numbers_with_a_gap_stay_whole(tmp_path: Path):
+    (tmp_path / "s.csv").write_text("a,y\n" + "1,0\n2,1\n" * 8 + "3,\n")
+    with pytest.warns(MomentAlignWarning, match="1 of 17 rows"):
+        model = ma.fit(tmp_path / "s.csv", tmp_path / "s.csv", label="y", **QUICK)
+    assert model.estimator.classes_.tolist() == [0, 1]
 
 
 def test_the_same_files_give_the_same_folder(files: tuple[Path, Path], tmp_path: Path):
@@ -130,8 +177,7 @@ def test_the_same_files_give_the_same_folder(files: tuple[Path, Path], tmp_path:
 
 
 def test_of_several_seeds_the_one_with_the_lowest_held_out_loss_is_kept(readings: Frames):
-    options: dict[str, Any] = {"label": "price", "id_column": "id", "regression": True, **QUICK}
-    best = ma.fit(*readings, seeds=3, **options)
+    best = ma.fit(*readings, seeds=3, **PRICES, **QUICK)
     X, X_target = (best.preprocessor.transform(frame) for frame in readings)
     by_hand = [clone(best.estimator).set_params(random_state=seed) for seed in range(3)]
     losses = [min(one.fit(X, readings[0]["price"], X_target).history_["validation_loss"]) for one in by_hand]
@@ -140,23 +186,24 @@ def test_of_several_seeds_the_one_with_the_lowest_held_out_loss_is_kept(readings
 
 @pytest.mark.parametrize("method", ["cv-cmd", "mmd", "coral", "dann", "none"])
 def test_every_method_trains(cellars: Frames, method: str):
-    model = ma.fit(*cellars, label="grape", id_column="bottle", method=method, max_epochs=3, device="cpu")
+    model = ma.fit(*cellars, **WINES, method=method, max_epochs=3, device="cpu")
     assert model.estimator.discrepancy == (None if method == "none" else method)
-    assert ("they were not aligned" in model.summary["verdict"]) == (method == "none")
+    assert model.summary["decision"].startswith("Not adapted") == (method == "none")
 
 
-@pytest.mark.parametrize("change", [{"method": "coral"}, {"max_epochs": 10}, {"id_column": None}])
+@pytest.mark.parametrize("change", [{"method": "coral"}, {"max_epochs": 10}, {"weight": 0.5}, {"id_column": None}])
 @pytest.mark.filterwarnings("ignore:column 'bottle' has a different value in every row")
-def test_every_option_changes_the_fit(fitted: TableModel, cellars: Frames, change: dict[str, Any]):
+def test_every_option_changes_the_fit(cellars: Frames, change: dict[str, Any]):
     """Or is refused, see below; `seeds` has a test of its own."""
-    other = ma.fit(*cellars, **{"label": "grape", "id_column": "bottle", "device": "cpu", **change})
-    pairs = zip(weights(fitted), weights(other), strict=False)
-    assert other.summary["notes"] or any((one != two).any() for one, two in pairs)
+    one, other = (ma.fit(*cellars, **(WINES | QUICK | more)) for more in ({}, change))
+    same = np.array_equal(one.predict_proba(cellars[1]), other.predict_proba(cellars[1]))
+    assert not same or one.summary["notes"] != other.summary["notes"]
 
 
-def test_progress_is_shown_where_it_is_asked_for(cellars: Frames, capsys: pytest.CaptureFixture):
-    ma.fit(*cellars, verbose=1, **WINES)
-    assert "MANNClassifier" in capsys.readouterr().err
+@pytest.mark.parametrize("options", [{}, QUICK])
+def test_progress_is_shown_where_it_is_asked_for(cellars: Frames, capsys: pytest.CaptureFixture, options: dict):
+    ma.fit(*cellars, verbose=1, **WINES, **options)
+    assert ("MANNClassifier" if options else "AutoClassifier") in capsys.readouterr().err
 
 
 def test_a_large_source_holds_out_less_and_trains_for_fewer_epochs(monkeypatch: pytest.MonkeyPatch, cellars: Frames):
@@ -165,23 +212,28 @@ def test_a_large_source_holds_out_less_and_trains_for_fewer_epochs(monkeypatch: 
     fitting = sys.modules["momentalign.workflow.fit"]
     monkeypatch.setattr(fitting, "_MOST_HELD_OUT", 9)
     monkeypatch.setattr(fitting, "_UPDATES", 100)
-    model = ma.fit(*cellars, label="grape", id_column="bottle", device="cpu")
+    model = ma.fit(*cellars, **WINES, method="none", device="cpu")
     assert model.estimator.max_epochs == 100
     assert model.estimator.validation_fraction == pytest.approx(9 / 89)
 
 
-def test_text_and_sparse_files(tmp_path: Path):
+@pytest.mark.parametrize("options", [{}, QUICK])
+def test_text_and_sparse_files(tmp_path: Path, options: dict[str, Any]):
     words = {"good": "fine warm kind", "bad": "cold rude slow"}
     labels = ["good", "bad"] * 30
     for name, extra in (("s", "book page"), ("t", "film actor")):
-        reviews = [f"{words[label]} {extra} {row % 7}" for row, label in enumerate(labels)]
-        pd.DataFrame({"review": reviews, "y": labels}).to_csv(tmp_path / f"{name}.csv", index=False)
-    model = ma.fit(tmp_path / "s.csv", tmp_path / "t.csv", label="y", text="review", target_label="y", **QUICK)
+        reviews = [f"{words[label]} {extra} {row}" for row, label in enumerate(labels)]
+        frame = pd.DataFrame({"review": reviews, "age": 1e6 + np.arange(60) % 7, "y": labels})
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    tables = tmp_path / "s.csv", tmp_path / "t.csv"
+    model = ma.fit(*tables, label="y", text="review", target_label="y", **options)
     assert model.summary["evaluation"]["accuracy"] > 0.9
-    assert model.estimator.optimizer == "adagrad"
+    with pytest.warns(MomentAlignWarning, match=r"if it is free text, give text='review' \(--text\)"):
+        ma.fit(*tables, label="y", **options)
     rows = sparse.random(40, 30, density=0.2, format="csr", random_state=0)
     dump_svmlight_file(rows, np.arange(40) % 2, str(tmp_path / "s.svm"), zero_based=True)
-    assert ma.fit(tmp_path / "s.svm", tmp_path / "s.svm", label="label", **QUICK).summary["features"] == 30
+    model = ma.fit(tmp_path / "s.svm", tmp_path / "s.svm", label="label", **options)
+    assert model.summary["features"] == 30
 
 
 def test_labels_of_a_frame_stay_what_they_are():
@@ -189,6 +241,7 @@ def test_labels_of_a_frame_stay_what_they_are():
     for labels, found in (
         (["1", "2"] * 4, ["1", "2"]),
         (pd.array([1, 2] * 4, dtype="Int64"), [1, 2]),
+        (pd.Categorical(["x", "y"] * 4), ["x", "y"]),
         ([True, False] * 4, [False, True]),
     ):
         assert ma.fit(frame.assign(y=labels), frame, label="y", **QUICK).estimator.classes_.tolist() == found
@@ -198,8 +251,11 @@ def test_labels_of_a_frame_stay_what_they_are():
     ("change", "message"),
     [
         ({"label": "colour"}, "the source has no label column 'colour'; its columns are 'bottle', 'alcohol'"),
+        ({"label": "alcohol"}, r"'alcohol' holds fractions such as \d+.\d+, .*; give regression=True \(--regression\)"),
         ({"target_label": "vine"}, "the target has no label column 'vine'"),
-        ({"method": "magic"}, "method must be one of 'cmd', 'cv-cmd', 'mmd', 'coral', 'dann', 'none', got 'magic'"),
+        ({"method": "magic"}, "method must be one of 'auto', 'cmd', 'cv-cmd', 'mmd', 'coral', 'dann', 'none', got"),
+        ({"weight": -1.0}, "weight must be a finite number of at least 0"),
+        ({"weight": 1.0, "method": "none"}, "weight=1.0 has no meaning for method='none'"),
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"max_epochs": 0}, "max_epochs must be at least 1, got 0"),
         ({"text": "story"}, "text='story' is no column of both domains"),
@@ -239,7 +295,7 @@ def test_a_source_that_nothing_can_be_learned_from(cellars: Frames, source: Any,
 def test_labels_of_the_target_that_cannot_be_compared(readings: Frames, labels: list[Any], message: str):
     target = readings[1][:2].assign(price=pd.Series(labels, dtype=object))
     with pytest.raises(InvalidInputError, match=message):
-        ma.fit(readings[0], target, label="price", target_label="price", id_column="id", regression=True, **QUICK)
+        ma.fit(readings[0], target, target_label="price", **PRICES)
 
 
 def test_columns_of_one_domain_are_an_error_where_strict(cellars: Frames):
@@ -247,14 +303,5 @@ def test_columns_of_one_domain_are_an_error_where_strict(cellars: Frames):
     with pytest.raises(InvalidInputError, match="the target lacks 'hue'"):
         ma.fit(cellars[0], target, strict=True, **WINES)
     with pytest.warns(MomentAlignWarning, match="the target lacks 'hue'"):
-        model = ma.fit(cellars[0], target, **WINES)
+        model = ma.fit(cellars[0], target, **WINES, **QUICK)
     assert any("hue" in note for note in model.summary["notes"])
-
-
-def test_an_interrupt_is_raised(cellars: Frames, monkeypatch: pytest.MonkeyPatch):
-    def press(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ma.MANNClassifier, "fit", press)
-    with pytest.raises(KeyboardInterrupt):
-        ma.fit(*cellars, **WINES)

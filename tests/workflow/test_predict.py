@@ -151,7 +151,8 @@ def test_a_full_disk_leaves_the_old_file(folder: Path, data: Path, tmp_path: Pat
 
 def test_a_damaged_model_predicts_nothing(folder: Path, data: Path, tmp_path: Path):
     (weights,) = folder.glob("*.safetensors")
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(DamagedFileError, match="its digest is not the one in the manifest"):
         predict_file(folder, data, out=tmp_path / "p.csv")
     assert not (tmp_path / "p.csv").exists()

@@ -60,11 +60,6 @@ def check_labels(labels: NDArray[Any], name: str, where: object, *, regression: 
                 "predict; correct it or train a classifier."
             )
         labels = values
-    elif labels.dtype.kind == "f" and (labels % 1 != 0).any():
-        raise InvalidInputError(
-            f"{where}: label column {name!r} holds fractions such as {shown(labels[labels % 1 != 0][0])}, which name "
-            "no classes; give regression=True (--regression) to predict values."
-        )
     if len(labels) and (labels == labels[0]).all():
         raise InvalidInputError(
             f"{where}: label column {name!r} holds {shown(labels[0])} in every row; give a column with at least two "

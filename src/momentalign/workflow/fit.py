@@ -19,7 +19,7 @@ from momentalign.estimators.regressor import MANNRegressor
 from momentalign.moments.streaming import Moments
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.tables.read import as_table
-from momentalign.tables.table import Table, quoted
+from momentalign.tables.table import Table, quoted, shown
 from momentalign.validation import check_choice, check_device, check_number, positive_int
 from momentalign.workflow.model import Estimator, TableModel
 from momentalign.workflow.summary import known_labels, summarise
@@ -112,29 +112,34 @@ def fit(
     labelled = as_table(
         source, "the source", label=label, regression=regression, drop_unlabelled=not strict, id_column=id_column
     )
-    label = labelled.label or label
+    assert labelled.labels is not None  # noqa: S101  (a file without labels is refused by its reader)
+    label, y = labelled.label or label, labelled.labels
+    if not regression and y.dtype.kind == "f" and (y % 1 != 0).any():
+        raise InvalidInputError(
+            f"label column {label!r} holds fractions such as {shown(y[y % 1 != 0][0])}, which name no classes; give "
+            "regression=True (--regression) to predict values."
+        )
     unlabelled, hint = _target(target, label, target_label, id_column)
     truth = None if target_label is None else known_labels(unlabelled, target_label, regression=regression)
     # A portfolio standardises features itself; of sparse rows, as of text, it leaves the proportions as they are.
     scale = method != "auto" or text is not None
     preprocessor = Preprocessor(scale=scale, text=text, strict=strict).fit(labelled, X_target=unlabelled)
     X, X_target = (preprocessor.transform(table) for table in (labelled, unlabelled))
-    assert labelled.labels is not None  # noqa: S101  (a file without labels is refused by its reader)
     estimator: Estimator
     if method == "auto":
         settings: dict[str, Any] = {}
         kind = AutoRegressor if regression else AutoClassifier
-        estimator = kind(random_state=0, n_jobs=-1, verbose=verbose).fit(X, labelled.labels, X_target)
+        estimator = kind(random_state=0, n_jobs=-1, verbose=verbose).fit(X, y, X_target)
     else:
         settings = _settings(X, X_target, max_epochs) | {
             "discrepancy": None if method == "none" else method,
             "weight": weight if weight is not None else 1.0 if regression else "auto",
             "device": check_device(device),
         }
-        estimator = _fit_network(X, labelled.labels, X_target, settings, seeds, regression=regression, verbose=verbose)
+        estimator = _fit_network(X, y, X_target, settings, seeds, regression=regression, verbose=verbose)
         settings["seeds"] = seeds
     model = TableModel(estimator, preprocessor, Moments.of(X_target), label, id_column)
-    summary = summarise(model, X, labelled.labels, X_target, truth)
+    summary = summarise(model, X, y, X_target, truth)
     notes = [*labelled.notes, *preprocessor.notes_, *hint]
     summary |= {"notes": notes, "method": method, "settings": {name: settings[name] for name in sorted(settings)}}
     names = {name: str(data) for name, data in (("source", source), ("target", target)) if _is_path(data)}

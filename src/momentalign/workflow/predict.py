@@ -153,7 +153,8 @@ def _predict(model: TableModel, rows: Any, *, proba: bool) -> tuple[NDArray[Any]
     if not hasattr(estimator, "classes_"):
         values = estimator.predict(rows)
         return values, {PREDICTION: pa.array(values)}
-    probabilities = estimator.predict_proba(rows)
+    # In float32 the rounding of products, which depends on the number of rows in a chunk, is not seen.
+    probabilities = estimator.predict_proba(rows).astype(np.float32)
     codes = probabilities.argmax(axis=1)
     columns = {PREDICTION: pa.array(estimator.classes_.tolist()).take(pa.array(codes))}
     for code, name in enumerate(estimator.classes_ if proba else ()):
