@@ -68,8 +68,9 @@ def test_the_candidates_of_a_portfolio_are_a_table(portfolio: dict[str, Any]):
     rows = rows_of(page, "Candidates")
     assert len(rows) == 1 + len(portfolio["portfolio"])
     assert rows[1] == [
-        first["name"], percent(first["source_score"]), percent(first["estimated_target_score"]), f"{first['weight']:.2f}"
-    ]  # fmt: skip
+        first["name"],
+        *(f"{first[part]:.3f}" for part in ("source_score", "estimated_target_score", "weight")),
+    ]
     assert percent(0.8) in page
     for absent in ("Hidden units", "central moment", "sigmoid"):
         assert absent not in page

@@ -8,8 +8,16 @@ from sklearn.linear_model import LogisticRegression
 
 from momentalign import cmd
 from momentalign.paper.problems import load_reviews
+from momentalign.tables.opening import find_format
 from momentalign.tables.preprocess import Preprocessor
-from momentalign.tables.read import read_chunks, read_table
+from momentalign.tables.read import (
+    check_labels,
+    convert_labels,
+    joint_label_type,
+    label_type,
+    read_chunks,
+    read_table,
+)
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +82,74 @@ def test_two_domains_split_by_a_measurement(tmp_path, load, by):
     assert cmd(rows, others, interval=interval) > 1.5 * cmd(rows[::2], rows[1::2], interval=interval)
     model = LogisticRegression(max_iter=1000).fit(rows, source.labels)
     assert model.score(others, target.labels) > 0.85
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["1", "-2", "0"], [1, -2, 0]),
+        (["1.5", "2", "1e3"], [1.5, 2.0, 1000.0]),
+        (["0.5", "1"], [0.5, 1.0]),
+        (["007", "008"], ["007", "008"]),
+        (["1", "one"], ["1", "one"]),
+        (["cat", "dog"], ["cat", "dog"]),
+        (["9" * 30, "1"], [1e30, 1.0]),
+    ],
+)
+def test_classes_stay_what_is_written(cells, expected):
+    cells = np.array(cells, dtype=object)
+    labels = convert_labels(cells, label_type(cells))
+    assert labels.tolist() == expected
+    assert [type(label) for label in labels.tolist()] == [type(label) for label in expected]
+
+
+@pytest.mark.parametrize(("first", "second"), [(["1", "2"], ["01"]), (["1"], ["x"]), (["1"], ["2.5"]), (["1"], ["2"])])
+def test_the_type_of_a_column_is_that_of_its_parts_together(first, second):
+    parts = [np.array(cells, dtype=object) for cells in (first, second, first + second)]
+    types = [label_type(part) for part in parts]
+    assert joint_label_type(types[:2]) == types[2]
+
+
+@pytest.mark.parametrize("labels", [np.array([True, False]), np.array([3, 4]), np.array([0.5, 1.0])])
+def test_numbers_of_a_file_with_types_stay_as_they_are(labels):
+    assert check_labels(convert_labels(labels, label_type(labels)), "y", "table.csv") is labels
+
+
+@pytest.mark.parametrize("labels", [np.array(["1", "2.5"], dtype=object), np.array([1, 2]), np.array([True, False])])
+def test_numbers_to_predict_are_float64(labels):
+    numbers = check_labels(labels, "y", "table.csv", regression=True)
+    assert numbers.dtype == np.float64
+    assert numbers.tolist() == [float(label) for label in labels]
+
+
+def test_a_label_that_is_not_required(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n1,0\n2,\n")
+    table = read_table(tmp_path / "a.csv", label="y", label_required=False)
+    assert table.labels.tolist()[0] == "0"
+    assert table.columns == ["a"]
+    assert read_table(tmp_path / "a.csv", label="z", label_required=False).labels is None
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "expected"),
+    [
+        ("a,b\n1,2\n", "table.txt", "csv"),
+        ("when\nMon 12:30\n", "table.txt", "csv"),
+        ("1\n0 3:1\n", "table.txt", "svmlight"),
+        ("1\n2\n", "table.txt", "csv"),
+        ("time,b\n12:30,2\n", "table.txt", "csv"),
+        ("time\n12:30\n", "table.csv", "csv"),
+        ("# made by hand\n1 1:2\n-1 3:4 7:1e-3\n", "table.txt", "svmlight"),
+        ("1\n", "table.svmlight", "svmlight"),
+        ("1 1:2\n", "table.LIBSVM", "svmlight"),
+    ],
+)
+def test_text(tmp_path, content, name, expected):
+    (tmp_path / name).write_text(content)
+    assert find_format(tmp_path / name) == expected
+
+
+def test_the_caller_knows_better(tmp_path):
+    (tmp_path / "table.txt").write_text("1 1:2\n")
+    assert find_format(tmp_path / "table.txt", "csv") == "csv"
+    assert find_format(tmp_path) == find_format(tmp_path, "images") == "images"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,11 @@ from sklearn.datasets import dump_svmlight_file, load_breast_cancer
 import momentalign as ma
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignError, MomentAlignWarning
 from momentalign.tables.preprocess import Preprocessor
+from momentalign.tables.table import Table
+from momentalign.workflow.fit import known_labels, verdict
 from momentalign.workflow.model import TableModel
+
+fitting = sys.modules["momentalign.workflow.fit"]
 
 Frames = tuple[pd.DataFrame, pd.DataFrame]
 QUICK: dict[str, Any] = {"max_epochs": 20, "device": "cpu"}
@@ -115,8 +121,9 @@ def test_the_summary_is_plain_json_and_begins_with_the_decision(fitted: TableMod
 def test_labels_of_the_target_change_nothing_but_the_evaluation(cellars: Frames):
     source, target = cellars
     wrong = target.assign(grape=np.roll(target["grape"], 1))
-    with_labels, without = ma.fit(source, wrong, target_label="grape", **WINES, **QUICK), ma.fit(
-        source, target, **WINES, **QUICK
+    with_labels, without = (
+        ma.fit(source, wrong, target_label="grape", **WINES, **QUICK),
+        ma.fit(source, target, **WINES, **QUICK),
     )
     np.testing.assert_array_equal(with_labels.predict_proba(target), without.predict_proba(target))
     assert without.summary["evaluation"] is None
@@ -207,9 +214,6 @@ def test_progress_is_shown_where_it_is_asked_for(cellars: Frames, capsys: pytest
 
 
 def test_a_large_source_holds_out_less_and_trains_for_fewer_epochs(monkeypatch: pytest.MonkeyPatch, cellars: Frames):
-    import sys
-
-    fitting = sys.modules["momentalign.workflow.fit"]
     monkeypatch.setattr(fitting, "_MOST_HELD_OUT", 9)
     monkeypatch.setattr(fitting, "_UPDATES", 100)
     model = ma.fit(*cellars, **WINES, method="none", device="cpu")
@@ -305,3 +309,68 @@ def test_columns_of_one_domain_are_an_error_where_strict(cellars: Frames):
     with pytest.warns(MomentAlignWarning, match="the target lacks 'hue'"):
         model = ma.fit(cellars[0], target, **WINES, **QUICK)
     assert any("hue" in note for note in model.summary["notes"])
+
+
+def found(**changes: Any) -> dict[str, Any]:
+    shares = [{"class": "a", "target": 0.5}, {"class": "b", "target": 0.5}]
+    whole = {"task": "classification", "decision": "Adapted.", "source_score": 0.9, "estimate": None, "shares": shares}
+    return whole | {"evaluation": None} | changes
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({}, "Adapted. On held-out source rows the accuracy is 90.0 %."),
+        ({"source_score": None}, "Adapted."),
+        ({"evaluation": {"accuracy": 0.8}}, "On the labelled target rows the accuracy is 80.0 %."),
+        ({"estimate": {"value": 0.8, "low": 0.7, "high": 0.9}}, "is 80.0 % (90 % interval: 70.0 % to 90.0 %)."),
+        ({"shares": [{"class": "a", "target": 1.0}, {"class": "b", "target": 0.0}]}, "'a' for every target row; check"),
+        ({"task": "regression", "source_score": 0.5}, "On held-out source rows the R² is 0.50."),
+        ({"task": "regression", "evaluation": {"r2": None}}, "On the labelled target rows the R² is not defined."),
+    ],
+)
+def test_the_sentences_follow_the_numbers(changes: dict[str, Any], sentence: str):
+    assert sentence in verdict(found(**changes))
+
+
+def evaluation(labels: list[Any], predicted: list[Any], classes: list[Any]) -> dict[str, Any]:
+    truth = known_labels(Table(np.zeros((4, 1), np.float32), np.array(labels)), "y", regression=False)
+    estimator = SimpleNamespace(classes_=np.array(classes))
+    return fitting._evaluation(truth, np.array(predicted), estimator, regression=False)
+
+
+def test_whole_numbers_are_the_same_class_as_floats():
+    compared = evaluation([1.0, 2.0, np.nan, 2.0], [1, 2, 1, 1], [1, 2])
+    assert compared["accuracy"] == pytest.approx(2 / 3)
+    assert compared["confusion"] == [[1, 0], [1, 1]]
+
+
+def test_classes_that_the_source_lacks_have_a_row_of_their_own():
+    compared = evaluation(["a", "b", "z", "y"], ["a", "a", "b", "b"], ["a", "b"])
+    assert compared["confusion"] == [[1, 0], [1, 0], [0, 2]]
+    assert (compared["unseen"], compared["accuracy"]) == (["y", "z"], 0.25)
+
+
+def test_some_labels_of_the_target_are_enough():
+    labels = np.array(["1.5", None, "3", np.nan], dtype=object)
+    truth = known_labels(Table(np.zeros((4, 1), np.float32), labels), "price", regression=True)
+    assert (truth.rows.tolist(), truth.values.tolist()) == ([0, 2], [1.5, 3.0])
+
+
+def test_constant_labels_of_the_target_have_no_explained_variance(readings: tuple[pd.DataFrame, pd.DataFrame]):
+    target = readings[1].assign(price=7.0)
+    options: dict[str, Any] = {"label": "price", "target_label": "price", "id_column": "id", "regression": True}
+    model = ma.fit(readings[0], target, max_epochs=5, device="cpu", **options)
+    assert model.summary["evaluation"]["r2"] is None
+
+
+def test_units_are_shown_by_rows_of_all_the_file(monkeypatch: pytest.MonkeyPatch):
+    hidden = np.random.default_rng(0).random((2, 300, 3))
+    drawn = []
+    for dots in (300, 40):
+        monkeypatch.setattr(fitting, "_DOTS", dots)
+        drawn.append(fitting._units(*hidden)[0]["source"])
+    whole, some = drawn
+    assert len(some) == 40
+    assert some != whole[:40]
+    assert set(some) <= set(whole)

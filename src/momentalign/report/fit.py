@@ -88,21 +88,21 @@ def _score(value: float | None, regression: bool) -> str:
 
 def _portfolio(result: Result) -> list[Markup]:
     """Return the candidates of a portfolio with what is known of each."""
-    regression, name = result["task"] == "regression", "R²" if result["task"] == "regression" else "accuracy"
+    name = "R²" if result["task"] == "regression" else "accuracy"
     rows = [
         [
             Cell(one["name"]),
-            *(
-                Cell(_score(one[part], regression), math.nan if one[part] is None else float(f"{one[part]:.5g}"))
-                for part in ("source_score", "estimated_target_score")
-            ),
-            Cell(f"{one['weight']:.2f}", float(f"{one['weight']:.5g}")),
+            *(_share(one[part]) for part in ("source_score", "estimated_target_score", "weight")),
         ]
         for one in result["portfolio"]
     ]
     explanation = "Every candidate was trained on the same rows; the answer is their average with these weights."
     columns = ["Model", f"Held-out source {name}", f"Expected target {name}", "Weight"]
     return [text(explanation), table("Candidates", columns, rows)] if rows else []
+
+
+def _share(value: float | None) -> Cell:
+    return Cell("\N{EN DASH}", math.nan) if value is None else Cell(f"{value:.3f}", float(f"{value:.5g}"))
 
 
 def _evaluation(result: Result) -> list[Markup]:
@@ -114,7 +114,8 @@ def _evaluation(result: Result) -> list[Markup]:
         return [
             text(
                 f"Target labels were used for evaluation only: R² is {_score(found['r2'], True)} over "
-                f"{found['rows']:,} rows with a label in {found['label']!r}, the root of the mean squared error {found['error']:.4g}."
+                f"{found['rows']:,} rows with a label in {found['label']!r}, the root of the mean squared error "
+                f"{found['error']:.4g}."
             )
         ]
     parts = [

@@ -16,9 +16,8 @@ from scipy import sparse
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
 from momentalign.tables.encoders import Kind, kind_of
-from momentalign.tables.labels import LabelType, joint_label_type
 from momentalign.tables.opening import find_path, one_line, reading
-from momentalign.tables.read import find_label_type, read_chunks
+from momentalign.tables.read import LabelType, find_label_type, joint_label_type, read_chunks
 from momentalign.tables.table import Table, quoted
 from momentalign.validation import positive_int
 

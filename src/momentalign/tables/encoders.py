@@ -39,6 +39,8 @@ _NUMBERS = {"boolean", "integer", "floating", "mixed-integer-float", "decimal", 
 _DATES = {"date", "datetime", "datetime64"}
 _MICROSECONDS_OF_A_DAY = 86_400e6
 
+Floats: TypeAlias = NDArray[np.floating[Any]]
+
 
 def kind_of(column: pd.Series[Any]) -> Kind:
     """Return what a column of a DataFrame holds; true and false are the numbers 1 and 0, durations are numbers of days.
@@ -139,7 +141,7 @@ class NumberColumn:
         """Return the numbers, NaN where one is missing."""
         return finite_or_missing(self.name, column_numbers(column), start)
 
-    def write(self, values: NDArray[Any], out: NDArray[np.floating[Any]]) -> None:
+    def write(self, values: NDArray[Any], out: Floats) -> None:
         """Write the standardised numbers."""
         _write_numbers(self, values, out)
 
@@ -176,7 +178,7 @@ class DateColumn:
         """Return the days since 1970, NaN where a date is missing."""
         return elapsed_days(column)
 
-    def write(self, values: NDArray[Any], out: NDArray[np.floating[Any]]) -> None:
+    def write(self, values: NDArray[Any], out: Floats) -> None:
         """Write the days and the points."""
         _write_numbers(self, values, out)
         whole = np.floor(values)
@@ -224,7 +226,7 @@ class CategoryColumn:
         # A missing text has the code -1, which is the last entry.
         return np.array([*(index.get(str(text), -1) for text in seen), -2])[codes]
 
-    def write(self, values: NDArray[Any], out: NDArray[np.floating[Any]]) -> None:
+    def write(self, values: NDArray[Any], out: Floats) -> None:
         """Write the indicators."""
         out[:] = 0.0
         rows = np.flatnonzero(values >= 0)
@@ -242,7 +244,7 @@ def _part_of_year(days: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isnan(days), np.nan, passed / 366)
 
 
-def _write_numbers(encoder: NumberColumn | DateColumn, values: NDArray[np.float64], out: NDArray[np.floating[Any]]) -> None:
+def _write_numbers(encoder: NumberColumn | DateColumn, values: NDArray[np.float64], out: Floats) -> None:
     """Write standardised numbers, computed in float64: far from 0, float32 would lose them before they are centred."""
     moved = values - encoder.centre
     missing = np.isnan(moved)

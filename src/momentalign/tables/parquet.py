@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from momentalign.errors import DamagedFileError, InvalidInputError
-from momentalign.tables.cells import convert_cells
+from momentalign.tables.delimited import convert_cells, regroup
 from momentalign.tables.opening import one_line, reading
 from momentalign.tables.table import Request, Table, split_frame
 
-__all__ = ["read_parquet", "regroup"]
+__all__ = ["read_parquet"]
 
 # pandas stores the index of a filtered frame under such names; it is no column of the user.
 _INDEX = re.compile(r"__index_level_\d+__")
@@ -43,30 +43,6 @@ def read_parquet(path: Path, request: Request) -> Iterator[Table]:
         raise DamagedFileError(
             f"{path} is not a whole Parquet file ({one_line(error)}); get the file again."
         ) from error
-
-
-def regroup(batches: Iterable[Any], rows: int | None) -> Iterator[Any]:
-    """Yield batches of Arrow as tables of `rows` rows, the last one of what is left; None yields one table of all.
-
-    Examples
-    --------
-    >>> batches = [pa.record_batch({"x": [0, 1, 2]}), pa.record_batch({"x": [3, 4, 5, 6]})]
-    >>> [table["x"].to_pylist() for table in regroup(batches, 3)]
-    [[0, 1, 2], [3, 4, 5], [6]]
-    """
-    held: list[Any] = []
-    count = 0
-    for batch in batches:
-        rest = batch
-        while rows is not None and count + rest.num_rows >= rows:
-            yield pa.Table.from_batches([*held, rest.slice(0, rows - count)])
-            rest = rest.slice(rows - count)
-            held, count = [], 0
-        if rest.num_rows:
-            held.append(rest)
-            count += rest.num_rows
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _refuse_type(path: Path, name: str, kind: Any) -> None:

@@ -1,27 +1,49 @@
-"""One door to all formats: a whole file, or its rows chunk by chunk for files larger than memory."""
+"""One door to all formats: a whole file, or its rows chunk by chunk for files larger than memory.
+
+Labels stay as they are written: 007 is a name. What labels of text can be read as is decided by all of them.
+"""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.tables.arrays import read_archive, read_svmlight
 from momentalign.tables.delimited import read_delimited
 from momentalign.tables.encoders import KINDS, Kind
 from momentalign.tables.images import read_image_folder
-from momentalign.tables.labels import LabelType, check_labels, convert_labels, joint_label_type, label_type
 from momentalign.tables.opening import FileFormat, find_format, find_path
 from momentalign.tables.parquet import read_parquet
-from momentalign.tables.table import Request, Table, split_frame
+from momentalign.tables.table import Request, Table, shown, split_frame
 from momentalign.validation import positive_int
 
-__all__ = ["as_table", "find_label_type", "read_chunks", "read_table"]
+__all__ = [
+    "LabelType",
+    "as_table",
+    "check_labels",
+    "convert_labels",
+    "find_label_type",
+    "joint_label_type",
+    "label_type",
+    "read_chunks",
+    "read_table",
+]
+
+LabelType: TypeAlias = Literal["whole", "float", "text"]
+# From the narrowest to the widest: a column has the widest type of its parts.
+_TYPES: tuple[LabelType, ...] = ("whole", "float", "text")
+_WHOLE = re.compile(r"-?(0|[1-9]\d*)")
+# 007 is a name, not a number.
+_PADDED = re.compile(r"[+-]?0\d.*")
 
 _READERS: dict[FileFormat, Callable[[Path, Request], Iterator[Table]]] = {
     "csv": read_delimited,
@@ -222,6 +244,91 @@ def find_label_type(path: str | Path, label: str, *, file_format: FileFormat | N
     request = Request(_LABELS, label, label_required=False, columns=())
     parts = _READERS[find_format(path, file_format)](path, request)
     return joint_label_type([label_type(part.labels) for part in parts if part.labels is not None])
+
+
+def check_labels(labels: NDArray[Any], name: str, where: object, *, regression: bool = False) -> NDArray[Any]:
+    """Return labels that can be learned from, or say which rows cannot.
+
+    Parameters
+    ----------
+    labels
+        The cells of the label column.
+    name
+        Name of the column.
+    where
+        The file, for errors.
+    regression
+        Whether the labels must be numbers: float64. Classes stay as they are.
+
+    Examples
+    --------
+    >>> check_labels(np.array([2, 10, 2]), "y", "a.csv").tolist()
+    [2, 10, 2]
+    >>> check_labels(np.array(["2.5", "1"]), "y", "a.csv", regression=True).tolist()
+    [2.5, 1.0]
+    """
+    absent = np.flatnonzero(pd.isna(labels))
+    if len(absent):
+        rows = ", ".join(str(row + 1) for row in absent[:5]) + (", ..." if len(absent) > 5 else "")
+        raise InvalidInputError(
+            f"{where}: label column {name!r} is empty in {len(absent)} rows ({rows}); fill them in or remove the rows."
+        )
+    if regression:
+        values = np.asarray(pd.to_numeric(pd.Series(labels), errors="coerce"), dtype=np.float64)
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise InvalidInputError(
+                f"{where}: label column {name!r}, row {row + 1} holds {shown(labels[row])}, which is not a number to "
+                "predict; correct it or train a classifier."
+            )
+        labels = values
+    if len(labels) and (labels == labels[0]).all():
+        raise InvalidInputError(
+            f"{where}: label column {name!r} holds {shown(labels[0])} in every row; give a column with at least two "
+            "values."
+        )
+    return labels
+
+
+def label_type(labels: NDArray[Any]) -> LabelType | None:
+    """Return what labels written as text can be read as; None for labels that are numbers already."""
+    if labels.dtype.kind in "biuf":
+        return None
+    codes, seen = pd.factorize(labels)
+    texts = [str(text) for text in seen]
+    if (codes < 0).any() or any(_PADDED.fullmatch(text) for text in texts if "." not in text):
+        return "text"
+    if all(_WHOLE.fullmatch(text) and len(text) < 19 for text in texts):
+        return "whole"
+    try:
+        np.array([float(text) for text in texts])
+    except ValueError:
+        return "text"
+    return "float"
+
+
+def joint_label_type(types: Sequence[LabelType | None]) -> LabelType | None:
+    """Return the type of a column whose parts have these types: the widest of them.
+
+    Examples
+    --------
+    >>> joint_label_type(["whole", "text", "float"])
+    'text'
+    """
+    return max((found for found in types if found is not None), key=_TYPES.index, default=None)
+
+
+def convert_labels(labels: NDArray[Any], found: LabelType | None) -> NDArray[Any]:
+    """Return labels written as text as what they are; labels that are numbers already stay as they are."""
+    if found is None or labels.dtype.kind in "biuf":
+        return labels
+    if found == "text":
+        return labels.astype(object)
+    codes, seen = pd.factorize(labels)
+    if found == "whole":
+        return np.array([int(text) for text in seen], dtype=np.int64)[codes]
+    return np.array([float(text) for text in seen])[codes]
 
 
 def _check_kinds(kinds: Mapping[str, Kind] | None) -> Mapping[str, Kind]:
