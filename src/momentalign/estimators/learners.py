@@ -104,9 +104,10 @@ class Network(NamedTuple):
 
     def predict(self, rows: Matrix, *, classes: int) -> Floats:
         """Return probabilities (rows, classes), or values (rows, 1) where `classes` is 0."""
-        if classes:
-            return np.asarray(probabilities(self.layers, rows), dtype=np.float64)
-        return np.asarray(outputs(self.layers, rows) * self.std + self.mean, dtype=np.float64)
+        # In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
+        rows = rows.astype(np.float64)
+        found = probabilities(self.layers, rows) if classes else outputs(self.layers, rows) * self.std + self.mean
+        return np.asarray(found, dtype=np.float64)
 
 
 Learner: TypeAlias = Linear | Trees | Network

@@ -69,7 +69,7 @@ class TableModel:
     def predict_proba(self, data: Any) -> NDArray[Any]:
         """Return the probability of each class, (rows, classes), in the order of ``estimator.classes_``."""
         self.refuse_probabilities()
-        return self.estimator.predict_proba(self._rows(data))  # type: ignore[union-attr]
+        return self.estimator.predict_proba(self._rows(data))
 
     def refuse_probabilities(self) -> None:
         """Say that numbers have no probabilities, where the model predicts numbers."""
