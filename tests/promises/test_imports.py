@@ -67,6 +67,14 @@ def test_the_bare_import_imports_nothing_heavy():
     assert heavy & set(loaded) == set()
 
 
+def test_distances_of_few_numbers_import_no_compiler():
+    loaded = _python(
+        "import sys, momentalign as ma; ma.CMDLoss, ma.MMDLoss, ma.CORALLoss, ma.MultiDomainCMDLoss\n"
+        "ma.cmd([[0.0]], [[1.0]], cross=2); print('numba' in sys.modules, 'torch' in sys.modules)"
+    )
+    assert loaded.split() == ["False", "True"]
+
+
 def test_every_name_takes_at_most_half_a_second_over_the_libraries_it_stands_on():
     """Torch for the package and its distances, scikit-learn too for its estimators; a slow process is asked again."""
     for _ in range(2):

@@ -8,7 +8,6 @@ from scipy.stats import wasserstein_distance
 
 from momentalign.errors import InvalidInputError
 from momentalign.theory.moment_bounds import (
-    GapBound,
     chebyshev_moments,
     lipschitz_factors,
     lipschitz_gap_bound,
@@ -151,10 +150,6 @@ def test_the_order_of_the_ends_does_not_matter():
         smooth_gap_bound(expit, [1.0], [3.0], 3, lipschitz=0.25, interval=pair) for pair in ((0.0, 4.0), (4.0, 0.0))
     ]
     assert ends[0] == ends[1]
-
-
-def test_total_is_the_sum_of_the_parts():
-    assert GapBound(0.25, 0.5).total == 0.75
 
 
 @pytest.mark.parametrize("values", [[], [-0.1], [math.nan], [[0.1]]])

@@ -54,6 +54,7 @@ class AdversarialLoss(DistanceLoss):
     """
 
     name = "dann"
+    settings = ("width", "hidden")
     needs_width = True
 
     def __init__(self, width: int, hidden: tuple[int, ...] = ()) -> None:
@@ -119,10 +120,6 @@ class AdversarialLoss(DistanceLoss):
     def compiled(self) -> Compiled | None:
         """Return its kind in the compiled training loops, which know the classifier without hidden layers."""
         return None if self.hidden else Compiled("dann", several="dann")
-
-    def extra_repr(self) -> str:
-        """Return the settings as torch prints them."""
-        return f"width={self.width}, hidden={self.hidden}"
 
 
 def stacked_adversarial(source: Tensor, target: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

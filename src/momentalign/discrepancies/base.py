@@ -60,6 +60,9 @@ class DistanceLoss(nn.Module):
     needs_interval: ClassVar[bool] = False
     """Whether it has to be told the range of the activations."""
 
+    settings: ClassVar[tuple[str, ...]] = ()
+    """The names of its settings, each an attribute and an argument of its function."""
+
     interval: Interval | None = None
     """The range of the activations, for distances that are scaled by it."""
 
@@ -107,6 +110,14 @@ class DistanceLoss(nn.Module):
     def orders(self, source: Tensor, target: Tensor) -> Tensor | None:  # noqa: ARG002
         """Return the terms the distance is a sum of; None where it is no such sum."""
         return None
+
+    def given_settings(self) -> dict[str, Any]:
+        """Return the settings by their names."""
+        return {name: getattr(self, name) for name in self.settings}
+
+    def extra_repr(self) -> str:
+        """Return the settings as torch prints them."""
+        return ", ".join(f"{name}={value!r}" for name, value in self.given_settings().items())
 
     def join_ranks(self, group: dist.ProcessGroup | None) -> None:
         """Compute the distance of the batch that the processes of a group have together, where that is known."""

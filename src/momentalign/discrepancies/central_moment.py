@@ -218,6 +218,7 @@ class CMDLoss(DistanceLoss):
     """
 
     needs_interval = True
+    settings = ("n_moments", "interval", "cross", "unbiased")
 
     def __init__(
         self,
@@ -256,19 +257,16 @@ class CMDLoss(DistanceLoss):
             weights = read_row_weights(source_weight, target_weight, *pair)
             self.interval = _data_interval(*_rows_that_count(*pair, weights))
         value: Tensor = cmd(
-            source, target, source_weight=source_weight, target_weight=target_weight, **self._settings()
+            source, target, source_weight=source_weight, target_weight=target_weight, **self.given_settings()
         )
         return value
 
     def orders(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the terms of the distance, orders 1 to `n_moments`."""
         if self.process_group is None or _is_data(self.interval):
-            terms: Tensor = cmd_terms(source, target, **self._settings())
+            terms: Tensor = cmd_terms(source, target, **self.given_settings())
             return terms
         return self._joined_terms(source, target, self.process_group)
-
-    def _settings(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("n_moments", "interval", "cross", "unbiased")}
 
     def _joined_terms(self, source: Tensor, target: Tensor, group: dist.ProcessGroup) -> Tensor:
         scale = check_interval(self.interval)
@@ -348,9 +346,8 @@ class CMDLoss(DistanceLoss):
 
     def extra_repr(self) -> str:
         """Return the settings as torch prints them."""
-        settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
         group = self.process_group
-        return settings + ("" if group is None else f", process_group of {group.size()} ranks")
+        return super().extra_repr() + ("" if group is None else f", process_group of {group.size()} ranks")
 
 
 def stacked_terms(

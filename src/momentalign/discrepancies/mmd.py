@@ -125,6 +125,7 @@ class MMDLoss(DistanceLoss):
     """
 
     name = "mmd"
+    settings = ("kernel", "beta", "degree", "unbiased", "linear_time")
 
     def __init__(
         self,
@@ -167,22 +168,8 @@ class MMDLoss(DistanceLoss):
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the distance of two batches of activations, shapes (rows, width)."""
-        return mmd(
-            source,
-            target,
-            kernel=self.kernel,
-            beta=self.beta,
-            degree=self.degree,
-            unbiased=self.unbiased,
-            linear_time=self.linear_time,
-        )
-
-    def extra_repr(self) -> str:
-        """Return the settings as torch prints them."""
-        return (
-            f"kernel={self.kernel!r}, beta={self.beta!r}, degree={self.degree}, unbiased={self.unbiased}, "
-            f"linear_time={self.linear_time}"
-        )
+        value: Tensor = mmd(source, target, **self.given_settings())
+        return value
 
 
 def stacked_mmd(source: Tensor, target: Tensor, betas: Tensor) -> Tensor:
@@ -211,10 +198,10 @@ def _check(kernel: object, beta: object, degree: object) -> None:
         raise InvalidInputError(f"kernel must be one of {', '.join(get_args(Kernel))}, got {kernel!r}.")
     positive_int(degree, "degree")
     if not (isinstance(beta, str) and beta == "median"):
-        _read_betas(beta)
+        _check_betas(beta)
 
 
-def _read_betas(beta: object) -> list[float]:
+def _check_betas(beta: object) -> list[float]:
     """Return the widths as a list of positive numbers, or say what is wrong with them."""
     try:
         if isinstance(beta, (str, bool)):
@@ -241,7 +228,7 @@ def _betas(
 ) -> list[Tensor | float]:
     if not kernel.startswith("gaussian"):
         return []
-    widths: list[Any] = _read_betas(beta) if not isinstance(beta, str) else []
+    widths: list[Any] = _check_betas(beta) if not isinstance(beta, str) else []
     if isinstance(beta, str):
         widths = [1.0 / _median_squared_distance(source, target)]
     return [factor * width for width in widths for factor in (FACTORS if kernel == "gaussians" else (1.0,))]
