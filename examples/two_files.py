@@ -13,6 +13,9 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 
 def main(folder: Path) -> None:
@@ -26,6 +29,11 @@ def main(folder: Path) -> None:
     rows[~low].drop(columns="diagnosis").to_csv(folder / "target.csv", index=False)
     rows[~low].to_csv(folder / "checked.csv", index=False)
     print(f"{low.sum()} labelled and {(~low).sum()} unlabelled rows are in {folder}")
+    shares = [(part["diagnosis"] == "malignant").mean() for part in (rows[low], rows[~low])]
+    print(f"{shares[0]:.0%} of the labelled tumours are malignant, {shares[1]:.0%} of the others")
+    features, labels = rows.drop(columns="diagnosis"), rows["diagnosis"]
+    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(features[low], labels[low])
+    print(f"A logistic regression has {model.score(features[~low], labels[~low]):.1%} of the others right.")
 
 
 if __name__ == "__main__":
