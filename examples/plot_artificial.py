@@ -17,7 +17,7 @@ problem = make_artificial(seed=0)
 # %%
 # Two networks
 # ------------
-# Fifteen hidden units, the whole sample at once, as in the paper. The only difference is the distance.
+# Fifteen hidden units and full batches, as in the paper. The only difference between the networks is the distance.
 
 settings = {
     "hidden": (15,),
@@ -36,8 +36,8 @@ for name, model in {"plain": plain, "aligned": aligned}.items():
 # %%
 # Where the boundaries are
 # ------------------------
-# Crosses are labelled source points, coloured by class; dots are target points, whose classes nobody has told. The
-# aligned network moved its boundaries onto the target's classes.
+# Crosses are labelled source points, coloured by class; dots are unlabelled target points. The aligned network has
+# moved its boundaries to where the target's classes are.
 
 
 def show(axis, model, title):
@@ -57,7 +57,7 @@ show(axes[1], aligned, "aligned")
 # %%
 # What alignment did
 # ------------------
-# The distance between the activations of both domains, order by order, before and after.
+# The distance between the activations of both domains, order by order.
 
 for name, model in {"plain": plain, "aligned": aligned}.items():
     terms = ma.cmd_terms(model.transform(problem.source), model.transform(problem.target))

@@ -1,9 +1,8 @@
 """
-Picking the weight without labels
-=================================
+Choosing the weight without target labels
+=========================================
 
-The weight of the distance has to be chosen, and target labels are what you do not have. A search splits both
-domains itself and never asks for them.
+The weight of the distance has to be chosen, and target labels are what you do not have. The searches need none.
 """
 
 import matplotlib.pyplot as plt
@@ -29,8 +28,9 @@ model = ma.MANNClassifier(
 # %%
 # Two rules
 # ---------
-# *Reverse validation* labels the target by what was learned, trains back, and looks how much of the source comes out
-# right. *Nuclear norm* asks for predictions that are sure and use all classes. All weights are trained as one stack.
+# *Reverse validation* labels the target with the trained network, trains on these labels in the other direction, and
+# counts how many source rows are predicted right. The *nuclear norm* rewards confident predictions that use all
+# classes. All weights are trained as one stack.
 
 weights = [0.0, 0.1, 0.3, 1.0, 3.0, 10.0]
 grid = {"weight": weights}
@@ -40,17 +40,21 @@ for name, search in {"reverse validation": reverse, "nuclear norm": norm}.items(
     print(f"{name}: weight {search.best_params_['weight']:g}, {search.score(target, truth):.1%} of the target right")
 
 # %%
-# Beside the truth, which no user has
-# -----------------------------------
+# Compared with the target labels, which no user has
+# --------------------------------------------------
 
 accuracy = [model.set_params(weight=weight).fit(source, labels, target).score(target, truth) for weight in weights]
-places = np.arange(len(weights))
+positions = np.arange(len(weights))
 figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
-axis.plot(places, accuracy, "o-", label="accuracy on the target, hidden from both")
-axis.plot(places, reverse.cv_results_["mean_test_score"], "s--", label="reverse validation")
-axis.plot(places, norm.cv_results_["mean_test_score"], "^:", label="nuclear norm")
+axis.plot(positions, accuracy, "o-", label="accuracy on the target, hidden from both")
+axis.plot(positions, reverse.cv_results_["mean_test_score"], "s--", label="reverse validation")
+axis.plot(positions, norm.cv_results_["mean_test_score"], "^:", label="nuclear norm")
 axis.set(
-    xticks=places, xticklabels=[f"{weight:g}" for weight in weights], xlabel="weight", ylabel="score", ylim=(0.8, 1.01)
+    xticks=positions,
+    xticklabels=[f"{weight:g}" for weight in weights],
+    xlabel="weight",
+    ylabel="score",
+    ylim=(0.8, 1.01),
 )
 axis.legend(loc="lower right")
 

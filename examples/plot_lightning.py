@@ -2,8 +2,8 @@
 With Lightning
 ==============
 
-One call adapts a network at a named layer; Lightning does the training, so that its trainer's arguments
-(checkpoints, precision, several devices) are there too. Needs ``pip install "momentalign[deep]"``.
+One call adapts a network at a named layer. Lightning does the training, so its features (checkpoints, precision,
+several devices) are available too. Needs the extra ``deep``: ``pip install ".[deep]"`` in a checkout.
 """
 
 import matplotlib.pyplot as plt
@@ -32,9 +32,9 @@ network.add_module("squash", nn.Sigmoid())
 network.add_module("head", nn.Linear(64, 10))
 
 # %%
-# One call, twice: without and with the distance
-# ----------------------------------------------
-# The network that is handed over stays as it is; the adapted one comes back.
+# One call, with weight 0 and with weight 1
+# -----------------------------------------
+# The given network stays as it is; the call returns an adapted copy.
 
 found = {}
 for weight in (0.0, 1.0):
@@ -53,11 +53,11 @@ for weight in (0.0, 1.0):
     print(f"weight {weight:g}: {(found[weight] == labels[900:]).float().mean():.1%} of the target right")
 
 # %%
-# Some target images with both answers
-# ------------------------------------
+# Some target images and both predictions
+# ---------------------------------------
 
 figure, axes = plt.subplots(2, 8, figsize=(8, 2.6), layout="constrained")
-for place, axis in enumerate(axes.flat):
-    axis.imshow(other[place, 0].numpy(), cmap="gray", vmin=0, vmax=1)
-    axis.set_title(f"{found[0.0][place]} → {found[1.0][place]}", fontsize=9)
+for index, axis in enumerate(axes.flat):
+    axis.imshow(other[index, 0].numpy(), cmap="gray", vmin=0, vmax=1)
+    axis.set_title(f"{found[0.0][index]} → {found[1.0][index]}", fontsize=9)
     axis.axis("off")

@@ -37,13 +37,13 @@ FILLERS = {
 
 
 def write(random, category, opinion):
-    """Write one review of about twenty words; one word in five says something, one in five of these the opposite."""
+    """Write a review of about twenty words; one in five is an opinion, and one in five of these is the opposite one."""
     words = []
     for _ in range(random.integers(15, 25)):
-        said = opinion if random.random() < 0.8 else ("bad" if opinion == "good" else "good")
+        view = opinion if random.random() < 0.8 else ("bad" if opinion == "good" else "good")
         pool = FILLERS[category]
         if random.random() < 0.22:
-            pool = SHARED[said] if random.random() < 0.35 else OWN[category][said]
+            pool = SHARED[view] if random.random() < 0.35 else OWN[category][view]
         words.append(str(random.choice(pool)))
     return " ".join(words)
 
@@ -58,7 +58,7 @@ print(kitchen[0])
 # %%
 # Words of both categories
 # ------------------------
-# Single words and pairs. The vocabulary has to hold the words of the target too: on those the network learns nothing
+# Single words and pairs. The vocabulary has to contain the target's words too: the network learns nothing about them
 # from labels, but they take part in the alignment.
 
 vectorizer = ma.DomainVectorizer()
@@ -76,9 +76,9 @@ for name, distance in {"plain": None, "aligned": "cmd"}.items():
     print(f"{name}: {accuracy[name]:.1%} of the opinions on kitchenware right")
 
 # %%
-# Words it never saw with a label
-# -------------------------------
-# Single words of kitchenware, put to the aligned network: praise is blue, complaint is red.
+# Words that never had a label
+# ----------------------------
+# What the aligned network makes of single words of kitchenware: praise is blue, complaint is red.
 
 words = OWN["kitchen"]["good"] + OWN["kitchen"]["bad"]
 thrice = vectorizer.transform([f"{word} {word} {word}" for word in words])

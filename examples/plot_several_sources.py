@@ -2,8 +2,8 @@
 Several sources
 ===============
 
-Three factories have labelled their parts, a fourth has not. Each has instruments of its own. ``sample_domain``
-tells the rows of the domains apart: positive numbers are sources, negative ones are targets.
+Three factories have labelled their parts, a fourth has not, and each has its own instruments. ``sample_domain`` says
+which row belongs to which domain: positive ids are sources, negative ones are targets.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ import momentalign as ma
 # %%
 # Four domains
 # ------------
-# Real handwritten digits, a quarter for each; every domain sees its 64 pixels with other offsets and gains.
+# Real handwritten digits, a quarter for each domain. Every domain has its own offset and gain for each pixel.
 
 rows, digits = load_digits(return_X_y=True)
 rows = StandardScaler().fit_transform(rows)
@@ -29,16 +29,16 @@ target, truth = rows[domain < 0], digits[domain < 0]
 settings = {"optimizer": "adam", "learning_rate": 0.01, "max_epochs": 100, "patience": None, "random_state": 0}
 
 # %%
-# One source, all in one heap, or each as itself
-# ----------------------------------------------
+# One source, all sources pooled, or each as a domain of its own
+# --------------------------------------------------------------
 
 accuracy = {}
 for number in (1, 2, 3):
     alone = ma.MANNClassifier(**settings).fit(rows[domain == number], digits[domain == number], target)
     accuracy[f"source {number}"] = alone.score(target, truth)
 labelled, labels = rows[domain > 0], digits[domain > 0]
-accuracy["all, plain"] = ma.MANNClassifier(discrepancy=None, **settings).fit(labelled, labels).score(target, truth)
-accuracy["all in one heap"] = ma.MANNClassifier(**settings).fit(labelled, labels, target).score(target, truth)
+accuracy["pooled, plain"] = ma.MANNClassifier(discrepancy=None, **settings).fit(labelled, labels).score(target, truth)
+accuracy["pooled, aligned"] = ma.MANNClassifier(**settings).fit(labelled, labels, target).score(target, truth)
 several = ma.MANNClassifier(**settings).fit(rows, digits, sample_domain=domain)
 accuracy["three sources"] = several.score(target, truth)
 for name, value in accuracy.items():
@@ -53,7 +53,7 @@ axis.set(xlabel="accuracy on the fourth domain", xlim=(0, 1))
 # %%
 # How far each source is from the target
 # ---------------------------------------
-# A fitted model keeps the moments of every domain, so no row is needed to tell.
+# A fitted model keeps the moments of every domain, so no rows are needed to compare them.
 
 for number in (1, 2, 3):
     print(f"source {number}: {several.moments_[number].cmd(several.moments_[-4]):.3f}")

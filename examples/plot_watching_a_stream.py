@@ -2,8 +2,8 @@
 Monitoring a stream
 ===================
 
-A model was adapted to readings of a machine. While it works, a monitor compares the moments of the last thousand
-readings with those, and says when they have left, which feature moved, and in which moment.
+A model was adapted to readings of a machine. A monitor compares the moments of the last thousand readings with those
+of the readings it was adapted to, raises an alarm when they differ, and names the feature and the moment.
 """
 
 import json
@@ -36,10 +36,10 @@ random = np.random.default_rng(0)
 monitor = ma.DriftMonitor(readings(random, 5000), window=1000, false_alarm_rate=0.01, random_state=0)
 
 # %%
-# Four thousand rows as ever, then the bearing wears
-# --------------------------------------------------
-# Rows may come in any number at a time. An alarm is raised where the statistic exceeds 1. On the way the program is
-# stopped once; a monitor is plain JSON, without rows, and goes on to the last bit.
+# Four thousand normal rows, then the bearing wears
+# -------------------------------------------------
+# Batches may have any size. An alarm is raised where the statistic exceeds 1. The program is restarted once on the way:
+# a monitor can be stored as plain JSON, without rows, and continues to the last bit.
 
 seen, statistics = [], []
 for batch in range(60):
@@ -50,8 +50,8 @@ for batch in range(60):
     if judgement is not None:
         seen.append(100 * (batch + 1))
         statistics.append(judgement.statistic)
-before = sum(value > 1 for place, value in zip(seen, statistics, strict=True) if place <= 4000)
-first = min(place for place, value in zip(seen, statistics, strict=True) if value > 1 and place > 4000)
+before = sum(value > 1 for rows, value in zip(seen, statistics, strict=True) if rows <= 4000)
+first = min(rows for rows, value in zip(seen, statistics, strict=True) if value > 1 and rows > 4000)
 print(f"{before} alarms in the first 4,000 rows; the first alarm {first - 4000} rows after the change")
 print(judgement.words)
 

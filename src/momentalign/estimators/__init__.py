@@ -1,1 +1,1 @@
-"""scikit-learn estimators."""
+"""scikit-learn estimators: the robust default, the paper's networks, and transformers."""

@@ -1,1 +1,1 @@
-"""Monitoring: when the data that a deployed model sees leave the target that it was adapted to."""
+"""Monitoring: when new data leave the target that a model was adapted to."""

@@ -1,1 +1,1 @@
-"""Networks: the shallow one of Algorithm 1, the digits CNN, backbones for images, and layers of any module by name."""
+"""Networks: the shallow one of Algorithm 1, and tools to find, record and cut the layers of any module."""

@@ -1,1 +1,1 @@
-"""Results turned into figures, tables and one self-contained HTML page; needs no torch."""
+"""Results as figures, tables and a single self-contained HTML page; needs no torch."""

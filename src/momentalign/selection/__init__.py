@@ -1,1 +1,1 @@
-"""Choosing without target labels: reverse validation and its successors, whole grids trained as stacks."""
+"""Choosing parameters without target labels: searches that train a whole grid as stacks."""

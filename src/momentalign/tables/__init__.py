@@ -1,1 +1,1 @@
-"""Tables of users: files of many formats as rows of numbers."""
+"""Tables: files and frames of many formats as rows of features."""

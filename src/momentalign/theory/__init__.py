@@ -1,1 +1,1 @@
-"""The paper's definitions and theorems as functions of numbers, so that each of them can be checked."""
+"""The paper's definitions and theorems as functions, so that each of them can be checked."""

@@ -1,1 +1,1 @@
-"""Training: stacks of shallow networks, and what is written of them."""
+"""Training: stacks of shallow networks, and in ``deep`` any torch module, by Lightning."""
