@@ -163,20 +163,20 @@ def _joined(rows, others, width):
 def test_tiles_give_the_whole_kernel(monkeypatch, tile, highest):
     joined, signs = _joined(9, 14, 4)
     monkeypatch.setattr(cross_moments, "CPU_TILE", tile)
-    squares, own = cross_moments.squares_and_sizes(joined, signs, highest)
+    squares, own = cross_moments._squares_and_sizes(joined, signs, highest)
     leaf = joined.clone().requires_grad_()
     expected, sizes = _kernel_squares(leaf, signs, highest)
     torch.testing.assert_close(squares, expected.detach(), rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(own, sizes, rtol=1e-12, atol=1e-15)
     upstream = torch.linspace(-1.0, 2.0, highest - 1, dtype=torch.float64)
     (slopes,) = torch.autograd.grad(expected, leaf, upstream)
-    found = cross_moments.squares_gradient(joined, signs, highest, upstream)
+    found = cross_moments._squares_gradient(joined, signs, highest, upstream)
     torch.testing.assert_close(found, slopes, rtol=1e-11, atol=1e-15)
 
 
 def test_squares_are_those_of_listed_monomials():
     joined, signs = _joined(20, 30, 5)
-    squares, _ = cross_moments.squares_and_sizes(joined, signs, 6)
+    squares, _ = cross_moments._squares_and_sizes(joined, signs, 6)
     listed = [(signs @ monomials(joined, order)).square().sum() for order in range(2, 7)]
     torch.testing.assert_close(squares, torch.stack(listed), rtol=1e-10, atol=1e-16)
 
@@ -201,8 +201,8 @@ def test_loops_and_torch_agree_on_a_tile(known):
 def test_other_devices_take_torch():
     """A device without values stands for them."""
     joined, signs = (tensor.to("meta") for tensor in _joined(9, 14, 4))
-    squares, own = cross_moments.squares_and_sizes(joined, signs, 5)
-    gradient = cross_moments.squares_gradient(joined, signs, 5, torch.ones(4, dtype=torch.float64, device="meta"))
+    squares, own = cross_moments._squares_and_sizes(joined, signs, 5)
+    gradient = cross_moments._squares_gradient(joined, signs, 5, torch.ones(4, dtype=torch.float64, device="meta"))
     assert [(found.shape, found.device.type) for found in (squares, own, gradient)] == [
         ((4,), "meta"),
         ((4,), "meta"),
@@ -213,9 +213,9 @@ def test_other_devices_take_torch():
 @pytest.mark.gpu
 def test_on_a_gpu_as_on_the_cpu():
     joined, signs = _joined(40, 50, 7)
-    expected = [*cross_moments.squares_and_sizes(joined, signs, 5)]
-    expected.append(cross_moments.squares_gradient(joined, signs, 5, torch.ones(4).double()))
-    found = [*cross_moments.squares_and_sizes(joined.cuda(), signs.cuda(), 5)]
-    found.append(cross_moments.squares_gradient(joined.cuda(), signs.cuda(), 5, torch.ones(4).double().cuda()))
+    expected = [*cross_moments._squares_and_sizes(joined, signs, 5)]
+    expected.append(cross_moments._squares_gradient(joined, signs, 5, torch.ones(4).double()))
+    found = [*cross_moments._squares_and_sizes(joined.cuda(), signs.cuda(), 5)]
+    found.append(cross_moments._squares_gradient(joined.cuda(), signs.cuda(), 5, torch.ones(4).double().cuda()))
     for left, right in zip(found, expected, strict=True):
         torch.testing.assert_close(left.cpu(), right, rtol=1e-11, atol=1e-15)

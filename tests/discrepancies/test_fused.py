@@ -40,8 +40,8 @@ def test_fused_equals_plain_in_float64(order, shape):
         target,
     )
     torch.testing.assert_close(found, plain, rtol=1e-12, atol=1e-15)
-    for ours, theirs in zip(found_gradients, plain_gradients, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-15)
+    for left, right in zip(found_gradients, plain_gradients, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_float32_keeps_five_digits_of_the_value_and_four_of_the_gradient(make):
     exact = stacked_terms(exact_source, exact_target, 5).sum()
     assert abs(value.item() / exact.item() - 1) < 1e-5
     gradients = torch.autograd.grad(value, (source, target))
-    for ours, theirs in zip(gradients, torch.autograd.grad(exact, (exact_source, exact_target)), strict=True):
-        assert (ours.double() - theirs).norm() < 1e-4 * theirs.norm()
+    for left, right in zip(gradients, torch.autograd.grad(exact, (exact_source, exact_target)), strict=True):
+        assert (left.double() - right).norm() < 1e-4 * right.norm()
 
 
 def test_public_function_takes_the_fused_path_for_ordinary_tensors(monkeypatch):
@@ -97,8 +97,8 @@ def test_gradient_of_the_gradient_goes_through_plain_torch():
     second = torch.autograd.grad(gradient.square().sum(), (source, target))
     plain = torch.autograd.grad(stacked_terms(source, target, 5).sum(), source, create_graph=True)[0]
     expected = torch.autograd.grad(plain.square().sum(), (source, target))
-    for ours, theirs in zip(second, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-14)
+    for left, right in zip(second, expected, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-8, atol=1e-14)
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -112,8 +112,8 @@ def test_gradients_of_weighted_terms_can_be_differentiated_again(alone):
         weighted = (values * torch.tensor([1.0, -2.0, 3.0, 0.5]).double()).sum()
         slopes = torch.autograd.grad(weighted, target, create_graph=True)[0]
         results.append([slopes.detach(), *torch.autograd.grad(slopes.square().sum(), wanted)])
-    for ours, theirs in zip(*results, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-14)
+    for left, right in zip(*results, strict=True):
+        torch.testing.assert_close(left, right, rtol=1e-8, atol=1e-14)
 
 
 def test_only_the_wanted_gradient_is_computed():

@@ -32,18 +32,18 @@ for dtype, digits in ((torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.floa
         expected = torch.autograd.grad((terms * weights).sum(), exact)
         assert fused.dtype == torch.float32
         torch.testing.assert_close(fused.double(), terms, rtol=1e-5, atol=1e-9)
-        for ours, theirs in zip(gradients, expected):
-            assert ours.dtype == dtype
-            assert (ours.double() - theirs).norm() <= digits * theirs.norm(), (dtype, rows, order)
+        for left, right in zip(gradients, expected):
+            assert left.dtype == dtype
+            assert (left.double() - right).norm() <= digits * right.norm(), (dtype, rows, order)
         if rows > 50 or order < 3:
             continue
         total = differentiable_terms(CUDABackend(), source, target, order, scale=2.0, summed=True, plain=stacked_terms)
         gradients = torch.autograd.grad(3.0 * total, (source, target), retain_graph=True)
         again = torch.autograd.grad(3.0 * total, (source, target))
         expected = torch.autograd.grad(3.0 * stacked_terms(*exact, order, scale=2.0).sum(), exact)
-        for ours, theirs, second in zip(gradients, expected, again):
-            assert ours.dtype == dtype and ours.equal(second)
-            assert (ours.double() - theirs).norm() <= digits * theirs.norm(), (dtype, rows, order, "summed")
+        for left, right, second in zip(gradients, expected, again):
+            assert left.dtype == dtype and left.equal(second)
+            assert (left.double() - right).norm() <= digits * right.norm(), (dtype, rows, order, "summed")
         (alone,) = torch.autograd.grad(
             differentiable_terms(
                 CUDABackend(), source.detach(), target, order, scale=2.0, summed=True, plain=stacked_terms
@@ -87,9 +87,9 @@ def test_kernels_on_a_gpu(dtype, shape, order):
     total = differentiable_terms(CUDABackend(), source, target, order, scale=2.0, summed=True, plain=stacked_terms)
     of_total = torch.autograd.grad(size * total, (source, target))
     expected = torch.autograd.grad(size * terms.sum(), exact)
-    for ours, again, theirs in zip(gradients, of_total, expected, strict=True):
-        assert (ours.double() - theirs).norm() <= digits * theirs.norm()
-        assert (again.double() - theirs).norm() <= digits * theirs.norm()
+    for left, again, right in zip(gradients, of_total, expected, strict=True):
+        assert (left.double() - right).norm() <= digits * right.norm()
+        assert (again.double() - right).norm() <= digits * right.norm()
 
 
 @pytest.mark.gpu

@@ -81,12 +81,12 @@ def probabilities(draw, classes):
 @given(data=st.data(), classes=st.integers(2, 4), degree=DEGREES)
 @settings(deadline=None)
 def test_no_labelling_of_the_target_leaves_the_bounds_on_the_soft_error(data, classes, degree):
-    (ours, codes), (theirs, truth) = (data.draw(probabilities(classes)) for _ in range(2))
+    (left, codes), (right, truth) = (data.draw(probabilities(classes)) for _ in range(2))
     report = target_error_terms(
-        ours, codes, theirs, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0), rows="fresh"
+        left, codes, right, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0), rows="fresh"
     )
-    soft = 1.0 - theirs[np.arange(len(theirs)), truth].mean()
-    error = (theirs.argmax(axis=1) != truth).mean()
+    soft = 1.0 - right[np.arange(len(right)), truth].mean()
+    error = (right.argmax(axis=1) != truth).mean()
     assert report["soft error at least"].value <= soft + SLACK
     assert soft <= report["soft error at most"].value + SLACK
     assert error <= 2 * soft + SLACK
@@ -96,9 +96,9 @@ def test_no_labelling_of_the_target_leaves_the_bounds_on_the_soft_error(data, cl
 @settings(deadline=None)
 def test_the_known_part_of_theorem_1_bounds_the_target_error_where_its_assumptions_hold(data, classes, degree, slope):
     """In both domains rows are wrong with a probability that is one function of the confidence, slopes up to 1."""
-    (ours, codes), (theirs, _) = (data.draw(probabilities(classes)) for _ in range(2))
-    report = target_error_terms(ours, codes, theirs, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0))
-    rates = [0.5 + slope * (part.max(axis=1) - 0.5) for part in (ours, theirs)]
+    (left, codes), (right, _) = (data.draw(probabilities(classes)) for _ in range(2))
+    report = target_error_terms(left, codes, right, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0))
+    rates = [0.5 + slope * (part.max(axis=1) - 0.5) for part in (left, right)]
     distance = report["distance by moments"].value + report["smoothness"].value
     assert rates[1].mean() <= rates[0].mean() + distance + SLACK
     assert report["known part of Theorem 1"].value >= report["source error"].value + distance

@@ -591,8 +591,8 @@ def test_loops_are_the_python_they_are_written_in():
     plain = run(NUMBA_DISABLE_JIT="1")
     assert len(plain) == 16
     for one, other in zip(plain, run(), strict=True):
-        for ours, theirs in zip(one, other, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-11, atol=1e-13)
+        for left, right in zip(one, other, strict=True):
+            np.testing.assert_allclose(left, right, rtol=1e-11, atol=1e-13)
 
 
 def test_a_loop_sees_nan_and_keeps_it():

@@ -331,9 +331,9 @@ def _slope(statistics, width, columns, inside, norms, upstream, stride, j, order
     norm = tl.load(norms + j)
     weight = tl.load(upstream + tl.minimum(j, order - 1) * stride).to(tl.float64)
     factor = tl.where((j < order) & (norm != 0.0), weight / tl.where(norm != 0.0, norm, 1.0), 0.0)
-    ours = tl.load(statistics + j * width + columns, mask=inside, other=0.0)
-    theirs = tl.load(statistics + (SEVEN + j) * width + columns, mask=inside, other=0.0)
-    return (ours - theirs) * factor, factor
+    of_source = tl.load(statistics + j * width + columns, mask=inside, other=0.0)
+    of_target = tl.load(statistics + (SEVEN + j) * width + columns, mask=inside, other=0.0)
+    return (of_source - of_target) * factor, factor
 
 
 @triton.jit
