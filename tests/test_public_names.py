@@ -9,6 +9,8 @@ import momentalign
 
 NAMES = [
     "AdversarialLoss",
+    "AutoClassifier",
+    "AutoRegressor",
     "CMDLoss",
     "CORALLoss",
     "DeepAdaptation",
@@ -18,6 +20,7 @@ NAMES = [
     "MANNClassifier",
     "MANNRegressor",
     "MMDLoss",
+    "MomentMap",
     "MomentMetric",
     "Moments",
     "MultiDomainCMDLoss",

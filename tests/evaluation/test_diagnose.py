@@ -71,13 +71,6 @@ def test_false_alarms_are_as_rare_as_alpha_says():
     assert np.mean(found) <= 0.1
 
 
-def test_features_that_only_hang_together_differently_are_found():
-    rng = np.random.default_rng(1)
-    pair = [rng.multivariate_normal([0, 0], [[1, sign * 0.9], [sign * 0.9, 1]], 500) for sign in (1, -1)]
-    found = diagnose(*pair, n_permutations=99)
-    assert found.verdict.startswith("Strong shift: no single feature differs significantly; a classifier tells")
-
-
 def test_the_result_is_what_json_knows(shifted: Diagnosis):
     result = shifted.to_dict()
     assert json.loads(json.dumps(result, allow_nan=False)) == result
@@ -89,11 +82,8 @@ def test_the_result_is_what_json_knows(shifted: Diagnosis):
     assert result["cmd"]["total"]["value"] == pytest.approx(sum(order["value"] for order in result["cmd"]["orders"]))
     assert result["cmd"]["seen"] == {"source": 400, "target": 350, "features": 5}
     assert result["classifier"]["features"][0]["drop"] > 0.01
-
-
-def test_the_result_is_a_copy(shifted: Diagnosis):
-    shifted.to_dict()["features"].clear()
-    assert len(shifted.result["features"]) == 6
+    result["features"].clear()
+    assert len(shifted.result["features"]) == 6, "the result is a copy"
 
 
 def test_the_frame_has_a_line_per_feature(shifted: Diagnosis):

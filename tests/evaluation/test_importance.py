@@ -83,33 +83,26 @@ def test_effective_sample_size_by_hand():
     assert effective_sample_size(weights=[1e-300, 3e-300]) == pytest.approx(16 / 10)
 
 
-def test_both_domains_need_the_same_columns():
-    with pytest.raises(InvalidInputError, match="source has 2 columns and target has 3"):
-        logistic_ratio(source=np.zeros((5, 2)), target=np.zeros((5, 3)))
-    with pytest.raises(InvalidInputError, match="target holds NaN"):
-        logistic_ratio(source=[[0.0]], target=[[math.nan]])
+def _ratio(source=((0.0,),) * 4, target=((0.0,),) * 9, **settings):
+    return logistic_ratio(source=source, target=target, **{"folds": 2, **settings})
 
 
-@pytest.mark.parametrize("folds", [1, 5])
-def test_folds_are_checked(folds):
-    with pytest.raises(InvalidInputError, match=rf"smaller domain \(4\), got {folds}"):
-        logistic_ratio(source=np.zeros((4, 1)), target=np.zeros((9, 1)), folds=folds)
-
-
-@pytest.mark.parametrize("strength", [0.0, math.inf, math.nan])
-def test_strength_is_checked(strength):
-    with pytest.raises(InvalidInputError, match="strength must be positive and finite"):
-        logistic_ratio(source=np.zeros((9, 1)), target=np.zeros((9, 1)), strength=strength)
-
-
-@pytest.mark.parametrize("largest", [0.5, math.nan])
-def test_the_cut_is_checked(largest):
-    with pytest.raises(InvalidInputError, match="largest must be at least 1"):
-        importance_weights(ratio=[1.0], largest=largest)
-
-
-def test_weights_of_zero_everywhere_are_refused():
-    with pytest.raises(InvalidInputError, match="ratio is zero in every row"):
-        importance_weights(ratio=[0.0, 0.0])
-    with pytest.raises(InvalidInputError, match="weights are zero in every row"):
-        effective_sample_size(weights=[0.0, 0.0])
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: _ratio(np.zeros((5, 2)), np.zeros((5, 3))), "source has 2 columns and target has 3"),
+        (lambda: _ratio(target=[[math.nan]]), "target holds NaN"),
+        (lambda: _ratio(folds=1), r"smaller domain \(4\), got 1"),
+        (lambda: _ratio(folds=5), r"smaller domain \(4\), got 5"),
+        (lambda: _ratio(strength=0.0), "strength must be positive and finite"),
+        (lambda: _ratio(strength=math.inf), "strength must be positive and finite"),
+        (lambda: _ratio(strength=math.nan), "strength must be positive and finite"),
+        (lambda: importance_weights(ratio=[1.0], largest=0.5), "largest must be at least 1"),
+        (lambda: importance_weights(ratio=[1.0], largest=math.nan), "largest must be at least 1"),
+        (lambda: importance_weights(ratio=[0.0, 0.0]), "ratio is zero in every row"),
+        (lambda: effective_sample_size(weights=[0.0, 0.0]), "weights are zero in every row"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()
