@@ -103,21 +103,13 @@ def test_a_torn_last_line_is_ignored_and_never_glued_to(path, journal):
     whole = path.read_bytes()
     expected = journal.done()
     start = whole[:-1].rfind(b"\n") + 1
-    for end in range(start, len(whole) - 1):
+    for end in range(start, len(whole)):  # the last one lacks its newline alone
         path.write_bytes(whole[:end])
         again = Journal(path, IDENTITY)
         assert len(again.done()) == 2
         again.append({"task": "a->b", "seed": 2}, {"accuracy": 0.2, "epochs": 2})
         assert path.read_bytes() == whole
         assert again.done() == expected
-
-
-def test_a_last_line_that_only_lacks_its_newline_is_torn_too(path, journal):
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1])
-    assert len(journal.done()) == 2
-    journal.append({"task": "a->b", "seed": 2}, {"accuracy": 0.2, "epochs": 2})
-    assert path.read_bytes() == whole
 
 
 def test_a_torn_header_is_written_again(path, journal):
@@ -140,7 +132,9 @@ def test_a_damaged_line_in_the_middle_is_an_error_that_names_it(path, journal):
             Journal(path, IDENTITY)
 
 
-@pytest.mark.parametrize("line", [b"", b"[]", b"3", b'"text"', b"{}", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "line", [b"", b"[]", b"3", b'"text"', b"{}", b"\xff", b"[" * 100_000, b'{"cell":{"seed":NaN},"digest":"0"}']
+)
 def test_a_foreign_line_in_the_middle_is_an_error(path, journal, line):
     header, rest = path.read_bytes().split(b"\n", 1)
     path.write_bytes(header + b"\n" + line + b"\n" + rest)
@@ -161,12 +155,6 @@ def test_a_damaged_line_is_named_with_what_is_wrong_and_what_to_do(path, journal
     with pytest.raises(DamagedFileError) as caught:
         journal.done()
     assert str(caught.value) == f"{path}, line 5, is damaged ({words}); remove that line, or start over with --fresh."
-
-
-def test_a_line_with_a_number_that_is_not_finite_is_damaged(path, journal):
-    path.write_bytes(path.read_bytes() + b'{"cell":{"seed":NaN},"digest":"00","result":{}}\n')
-    with pytest.raises(DamagedFileError, match=r"line 5, is damaged \(line must hold plain finite values"):
-        journal.done()
 
 
 def sealed(body):

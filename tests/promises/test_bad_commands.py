@@ -51,23 +51,11 @@ def _flip(folder):
     weights.write_bytes(content)
 
 
-def _newer(folder):
-    import hashlib
-    import json
-
-    body = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    del body["digest"]
-    body["format_version"] = 2
-    text = json.dumps(body, sort_keys=True, indent=1, ensure_ascii=False)
-    body["digest"] = hashlib.sha256(text.encode()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(body, sort_keys=True, indent=1, ensure_ascii=False), "utf-8")
-
-
 def _nothing(folder):
     """Nothing has to be made."""
 
 
-# What stands in the place of a table, and what is said about it, whichever command reads it.
+# What a table may be, its name, and what the message says, whichever command reads it.
 FILES = {
     "missing file": (_nothing, "bad.csv", "bad.csv is not there"),
     "folder for a file": (lambda folder: (folder / "bad.csv").mkdir(), "bad.csv", "images"),
@@ -99,7 +87,7 @@ FILES = {
     "table of Excel": (_text("bad.xlsx", b"PK\x03\x04" + bytes(90)), "bad.xlsx", "ZIP archive without numpy arrays"),
 }  # fmt: skip
 FIT = ("fit", "{source}", "{target}", "--label", "y", "--out", "new", "--no-open", "--max-epochs", "2")
-PLACES = {
+READERS = {
     "fit, source": tuple("bad" if word == "{source}" else word for word in FIT),
     "fit, target": tuple("bad" if word == "{target}" else word for word in FIT),
     "predict": ("predict", "model", "bad", "--out", "new.csv"),
@@ -118,15 +106,15 @@ PLACES = {
 }
 
 
-def _fit(*words, source="{source}", target="{target}", label="y", out="new"):
-    return ("fit", source, target, "--label", label, "--out", out, "--no-open", "--max-epochs", "2", *words)
+def _fit(*arguments, source="{source}", target="{target}", label="y", out="new"):
+    return ("fit", source, target, "--label", label, "--out", out, "--no-open", "--max-epochs", "2", *arguments)
 
 
-def _predict(*words, model="model", data="{target}", out="new.csv"):
-    return ("predict", model, data, "--out", out, *words)
+def _predict(*arguments, model="model", data="{target}", out="new.csv"):
+    return ("predict", model, data, "--out", out, *arguments)
 
 
-# name -> what is made, the command, what is said
+# name -> what is made, the command, what the message says
 COMMANDS = {
     "no command of that name": (_nothing, ("fly",), "No such command 'fly'"),
     "no option of that name": (_nothing, ("demo", "--speed", "3"), "No such option"),
@@ -173,7 +161,6 @@ COMMANDS = {
     "model without weights": (
         _model(lambda folder: next(folder.glob("weights-*")).unlink()), _predict(model="bad"), "is missing"
     ),
-    "newer model": (_model(_newer), _predict(model="bad"), "written by a newer momentalign"),
     "estimator without a table": (
         lambda folder: shutil.copytree(GOLDEN / "classifier", folder / "bad"), _predict(model="bad"),
         "without the preprocessing of a table",
@@ -225,7 +212,7 @@ COMMANDS = {
 }  # fmt: skip
 # Rows of these lack the columns of the model, which is said first; COMMANDS has them with its columns.
 OTHERS = {"names alone", "ragged row", "short row", "word among numbers"}
-ROWS_OF_FILES = [(place, name) for place in PLACES for name in FILES if place != "predict" or name not in OTHERS]
+ROWS_OF_FILES = [(reader, name) for reader in READERS for name in FILES if reader != "predict" or name not in OTHERS]
 
 
 @pytest.fixture
@@ -239,9 +226,9 @@ def command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     heard = signal.getsignal(signal.SIGTERM)
 
-    def run(*words):
-        places = {"{source}": "source.csv", "{target}": "target.csv", "{good}": "good.csv"}
-        monkeypatch.setattr(sys, "argv", ["momentalign", *(places.get(word, word) for word in words)])
+    def run(*arguments):
+        paths = {"{source}": "source.csv", "{target}": "target.csv", "{good}": "good.csv"}
+        monkeypatch.setattr(sys, "argv", ["momentalign", *(paths.get(word, word) for word in arguments)])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with pytest.raises(SystemExit) as left:
@@ -252,14 +239,14 @@ def command(tmp_path, monkeypatch, capsys):
     signal.signal(signal.SIGTERM, heard)
 
 
-def _refused(command, folder, words, expected):
+def _refused(command, folder, arguments, expected):
     before = {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
-    code, said = command(*words)
-    assert code == 2, said
-    assert said.startswith("momentalign: "), said
-    assert said.count("\n") == 1
-    assert expected in said
-    assert "Traceback" not in said
+    code, message = command(*arguments)
+    assert code == 2, message
+    assert message.startswith("momentalign: "), message
+    assert message.count("\n") == 1
+    assert expected in message
+    assert "Traceback" not in message
     assert {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")} == before
 
 
@@ -267,19 +254,19 @@ def test_there_are_many_rows():
     assert len(ROWS_OF_FILES) + len(COMMANDS) >= 140
 
 
-@pytest.mark.parametrize(("place", "name"), ROWS_OF_FILES, ids=[f"{name}, {place}" for place, name in ROWS_OF_FILES])
-def test_a_file_that_cannot_be_read(command, tmp_path, place, name):
+@pytest.mark.parametrize(("reader", "name"), ROWS_OF_FILES, ids=[f"{name}, {reader}" for reader, name in ROWS_OF_FILES])
+def test_a_file_that_cannot_be_read(command, tmp_path, reader, name):
     make, file, expected = FILES[name]
     make(tmp_path)
-    words = tuple(file if word == "bad" else word for word in PLACES[place])
-    _refused(command, tmp_path, words, expected)
+    arguments = tuple(file if word == "bad" else word for word in READERS[reader])
+    _refused(command, tmp_path, arguments, expected)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_that_cannot_work(command, tmp_path, name):
-    make, words, expected = COMMANDS[name]
+    make, arguments, expected = COMMANDS[name]
     make(tmp_path)
-    _refused(command, tmp_path, words, expected)
+    _refused(command, tmp_path, arguments, expected)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
 from momentalign.report import page as parts
-from momentalign.report.page import Fact, Section, check_result, p_value_text, percent, render_page, write_page
+from momentalign.report.page import Fact, Section, check_result, p_value_text, render_page, write_page
 from momentalign.report.svg import Frame, Picture
 
 STYLE = files("momentalign.report").joinpath("templates", "figure.css").read_text(encoding="utf-8")
@@ -88,10 +88,6 @@ def test_an_explorer_keeps_its_drawings_in_the_rows():
 )
 def test_p_values_are_written_plain_or_as_powers(p: float, expected: str):
     assert p_value_text(p) == expected
-
-
-def test_percent_does_not_break():
-    assert percent(0.8814) == "88.1\xa0%"
 
 
 def colours(block: str) -> dict[str, str]:
