@@ -66,8 +66,9 @@ GROUPS = {
         ("selection/*",),
         ("tests/selection",),
         (
-            "tests/selection/test_no_target_labels.py",
-            "tests/selection/test_resume.py::test_a_killed_search_goes_on_and_gives_the_same",
+            "tests/selection/test_base.py::test_labels_that_explode_when_touched_stay_whole",
+            "tests/selection/test_base.py::test_labels_that_count_are_touched_zero_times",
+            "tests/selection/test_base.py::test_a_killed_search_goes_on_and_gives_the_same",
             "tests/selection/test_search.py::test_a_grid_of_many_recipes_is_scored_as_point_by_point",
         ),
     ),

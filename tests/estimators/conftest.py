@@ -53,3 +53,16 @@ def assert_same_weights() -> Callable[[MANNClassifier, MANNClassifier], None]:
             np.testing.assert_array_equal(part, match)
 
     return check
+
+
+@pytest.fixture
+def several():
+    """Sources 1, 2 and 5, targets -1 and -4, rows mixed; each domain is moved in a direction of its own."""
+    rng = np.random.default_rng(3)
+    domain = rng.permutation(np.repeat([1, 2, 5, -1, -4], [60, 50, 13, 40, 30]))
+    labels = rng.integers(2, size=len(domain))
+    X = rng.normal(size=(len(domain), 4))
+    X[:, 0] += 3.0 * labels
+    for number, moved in {2: 1, 5: 2, -1: 3, -4: 1}.items():
+        X[domain == number, moved] += 1.5
+    return X, np.where(domain > 0, labels, 99), domain

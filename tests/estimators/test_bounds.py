@@ -61,7 +61,9 @@ def test_on_fresh_rows_the_bounds_hold_for_many_samples(model: ma.MANNClassifier
 def test_seen_rows_are_what_is_assumed(model: ma.MANNClassifier, domains):
     rows, labels, others = (part[:100] for part in domains)
     assert error_bound(model, rows, labels, others)["source error at most"].kind == "heuristic"
-    assert error_bound(model, rows, labels, others, rows="fresh")["source error at most"].kind == "bound"
+    less, more = (error_bound(model, rows, labels, others, rows="fresh", confidence=part) for part in (0.5, 0.99))
+    assert less["source error at most"].kind == more["source error at most"].kind == "bound"
+    assert less["source error at most"].value < more["source error at most"].value
 
 
 def test_sparse_rows_and_combined_networks_are_welcome(domains):

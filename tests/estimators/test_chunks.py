@@ -1,433 +1,266 @@
-import copy
-import pickle
+"""Chunks as an estimator reads them: what is refused, the checksum of a reading, and rows held out by lot."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.base import clone
 
 import momentalign as ma
-from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.estimators.chunks import lots
-from momentalign.tables.chunks import ArrayChunks, FileChunks
-from momentalign.training import compiled_engine as compiled
-
-ENGINES = {"batched": np.inf, "compiled": 0.0}
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request, monkeypatch):
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", ENGINES[request.param])
-    return request.param
-
-
-@pytest.fixture
-def values():
-    """(X, y, X_target) whose y is a number."""
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 3))
-    return X, X.sum(axis=1) * 7.0 + 100.0, rng.normal(size=(90, 3)) + 0.5
-
-
-def _state(model):
-    """All an estimator knows, with a copy of what could be changed in place."""
-    return copy.deepcopy(vars(model))
-
-
-def _assert_unchanged(model, before):
-    now = vars(model)
-    assert set(now) == set(before)
-    for name in ("coefs_", "intercepts_"):
-        for part, match in zip(now.get(name, []), before.get(name, []), strict=True):
-            np.testing.assert_array_equal(part, match)
-    for name in ("history_", "n_epochs_", "n_features_in_"):
-        assert now.get(name) == before.get(name)
-
-
-# partial_fit
-
-
-def test_one_call_is_one_epoch_of_fit_on_the_same_rows_bit_by_bit(quick, problem, engine, assert_same_weights):
-    X, y, X_target, _ = problem
-    fitted = quick(max_epochs=1, validation_fraction=0.0).fit(X, y, X_target)
-    order, target_order = (np.random.default_rng([0, k]).permutation(n) for k, n in ((0, 120), (1, 90)))
-    model = quick(max_epochs=1).partial_fit(X[order], y[order], X_target[target_order], classes=[0, 1])
-    assert_same_weights(model, fitted)
-    assert model.history_["source_loss"] == fitted.history_["source_loss"]
-    assert model.history_["distance"] == fitted.history_["distance"]
-
-
-@pytest.mark.parametrize("optimizer", ["adagrad", "adam"])
-def test_calls_go_on_where_the_last_one_ended(quick, make_problem, engine, assert_same_weights, optimizer):
-    X, y, X_target, _ = make_problem(rows=160, target_rows=160)
-    whole = quick(optimizer=optimizer).partial_fit(X, y, X_target, classes=[0, 1])
-    halves = quick(optimizer=optimizer).partial_fit(X[:80], y[:80], X_target[:80], classes=[0, 1])
-    halves.partial_fit(X[80:], y[80:], X_target[80:])
-    assert_same_weights(halves, whole)
-    assert halves.n_epochs_ == halves.best_epoch_ == len(halves.history_["source_loss"]) == 2
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])  # noqa: S301
-def test_a_copy_goes_on_as_the_original(quick, problem, engine, assert_same_weights, copied):
-    X, y, X_target, _ = problem
-    model = quick(optimizer="adam", discrepancy=ma.CMDLoss(3)).partial_fit(X, y, X_target, classes=[0, 1])
-    twin = copied(model)
-    assert_same_weights(twin.partial_fit(X, y, X_target), model.partial_fit(X, y, X_target))
-
-
-def test_it_goes_on_after_fit_with_a_fresh_optimizer(quick, problem, engine, assert_same_weights, tmp_path):
-    X, y, X_target, _ = problem
-    model = quick().partial_fit(X, y, X_target, classes=[0, 1]).fit(X, y, X_target)
-    again = quick().fit(X, y, X_target)
-    again.save(tmp_path)
-    read = ma.load(tmp_path)
-    epochs = model.n_epochs_
-    for one in (model, again, read):
-        one.partial_fit(X, y, X_target)
-    assert_same_weights(model, again)
-    assert_same_weights(model, read)
-    assert model.n_epochs_ == epochs + 1
-    assert (model.coefs_[0] != quick().fit(X, y, X_target).coefs_[0]).any()
-
-
-def test_it_learns_and_aligns(make_problem):
-    model = ma.MANNClassifier(hidden=(8,), learning_rate=0.1, random_state=0)
-    plain = clone(model)
-    for seed in range(40):
-        X, y, X_target, _ = make_problem(seed=seed, shift=2.0)
-        model.partial_fit(X, y, X_target, classes=[0, 1])
-        plain.partial_fit(X, y, classes=[0, 1])
-    X, y, X_target, _ = make_problem(seed=100, shift=2.0)
-    assert min(model.score(X, y), plain.score(X, y)) > 0.85
-
-    def distance(one):
-        return ma.cmd(one.transform(X), one.transform(X_target))
-
-    assert distance(model) < 0.5 * distance(plain)
-    assert set(plain.history_["distance"]) == {0.0}
-
-
-def test_both_domains_in_one_x(quick, problem, assert_same_weights):
-    X, y, X_target, _ = problem
-    both, labels = np.concatenate([X_target, X]), np.concatenate([np.full(90, 7), y])
-    model = quick().partial_fit(both, labels, sample_domain=np.repeat([-2, 1], [90, 120]), classes=[0, 1])
-    assert_same_weights(model, quick().partial_fit(X, y, X_target, classes=[0, 1]))
-
-
-def test_sparse_rows_and_names_of_classes(quick, problem):
-    X, y, X_target, _ = problem
-    names = np.array(["left", "right"])[y]
-    model = quick().partial_fit(sparse.csr_matrix(X), names, X_target, classes=["right", "left", "up"])
-    assert model.classes_.tolist() == ["left", "right", "up"]
-    assert model.predict_proba(X).shape == (120, 3)
-
-
-def test_classes_are_needed_once_and_do_not_change(quick, problem):
-    X, y, _, _ = problem
-    with pytest.raises(InvalidInputError, match="classes must be given in the first call"):
-        quick().partial_fit(X, y)
-    model = quick().partial_fit(X, y, classes=[1, 0])
-    model.partial_fit(X, y, classes=[0, 1])
-    with pytest.raises(InvalidInputError, match=r"classes are \[0, 1, 2\], those of earlier calls \[0, 1\]"):
-        model.partial_fit(X, y, classes=[0, 1, 2])
-    with pytest.raises(InvalidInputError, match=r"y has the label 5 in row 3, the classes are 0, 1"):
-        model.partial_fit(X, np.where(np.arange(120) == 2, 5, y))
-    with pytest.raises(InvalidInputError, match=r"y has one class only \(1\)"):
-        quick().partial_fit(X, y, classes=[1])
-    with pytest.raises(InvalidInputError, match="make all of them numbers or all strings"):
-        model.partial_fit(X, y.astype(str))
-
-
-def test_names_of_columns_stay(quick, problem):
-    frame = pd.DataFrame(problem.X, columns=list("abcd"))
-    model = quick().partial_fit(frame, problem.y, classes=[0, 1])
-    with pytest.warns(UserWarning, match="does not have valid feature names"):
-        model.partial_fit(problem.X, problem.y)
-    assert model.feature_names_in_.tolist() == list("abcd")
-    with pytest.raises(InvalidInputError, match=r"X: The feature names should match"):
-        model.partial_fit(frame[list("bacd")], problem.y)
-
-
-def test_what_cannot_go_on_is_refused(quick, problem):
-    X, y, X_target, _ = problem
-    model = quick().partial_fit(X, y, X_target, classes=[0, 1])
-    with pytest.raises(InvalidInputError, match=r"hidden is \(7,\), the network that is to learn on has \(5,\)"):
-        model.set_params(hidden=(7,)).partial_fit(X, y)
-    combined = quick(weight="auto").fit(X, y, X_target)
-    with pytest.raises(InvalidInputError, match='weight="auto" compares networks'):
-        combined.partial_fit(X, y)
-    with pytest.raises(InvalidInputError, match="combines 4 networks, which cannot learn on"):
-        combined.set_params(weight=1.0).partial_fit(X, y)
-
-
-def test_another_distance_or_optimizer_starts_with_a_fresh_state(quick, problem, engine, assert_same_weights):
-    X, y, X_target, _ = problem
-    model = quick(discrepancy="cmd").partial_fit(X, y, X_target, classes=[0, 1])
-    model.set_params(discrepancy=lambda s, t: (s.mean(0) - t.mean(0)).square().sum(), optimizer="adam")
-    model.partial_fit(X, y, X_target)
-    model.set_params(discrepancy="dann").partial_fit(X, y, X_target).partial_fit(X, y)
-    assert model.n_epochs_ == 4
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupted_call_changes_nothing(quick, problem, error):
-    X, y, X_target, _ = problem
-    calls = []
-
-    def distance(source, target):
-        calls.append(1)
-        if len(calls) > 4:  # in the middle of the second call
-            raise error
-        return (source.mean(0) - target.mean(0)).square().sum()
-
-    model = quick(discrepancy=distance).partial_fit(X, y, X_target, classes=[0, 1])
-    before, carried = _state(model), model._carried
-    with pytest.raises(error):
-        model.partial_fit(X, y, X_target)
-    _assert_unchanged(model, before)
-    assert model._carried is carried
-    with pytest.raises(error):
-        (fresh := quick(discrepancy=distance)).partial_fit(X, y, X_target, classes=[0, 1])
-    assert not [name for name in vars(fresh) if name.endswith("_")]
-
-
-def test_a_call_that_diverges_changes_nothing(quick, problem, engine):
-    X, y, X_target, _ = problem
-    model = quick(optimizer="sgd").partial_fit(X, y, X_target, classes=[0, 1])
-    before = _state(model)
-    model.set_params(learning_rate=1e30)
-    with pytest.raises(DivergedError, match=r"training diverged: .* in pass 2; lower learning_rate"):
-        model.partial_fit(X, y, X_target)
-    _assert_unchanged(model, before)
-
-
-def test_a_regressor_keeps_the_scale_of_the_first_call(values):
-    X, y, X_target = values
-    model = ma.MANNRegressor(hidden=(5,), batch_size=40, random_state=0).partial_fit(X, y, X_target)
-    np.testing.assert_allclose([model.y_mean_, model.y_deviation_], [y.mean(), y.std()], rtol=1e-12)
-    model.partial_fit(X, y + 1000.0)
-    np.testing.assert_allclose([model.y_mean_, model.y_deviation_], [y.mean(), y.std()], rtol=1e-12)
-    assert set(model.history_) == {"source_loss", "distance", "validation_loss"}
-    assert model.history_["source_loss"][1] > 100.0
-    with pytest.raises(InvalidInputError, match=r"y has the shape \(120, 1\), 1 numbers per row came before"):
-        model.partial_fit(X, y[:, None])
-
-
-def test_a_number_that_is_constant_at_first_can_change_later(values):
-    X, y, _ = values
-    outputs = np.stack([y, np.full(120, 3.0)], axis=1)
-    model = ma.MANNRegressor(hidden=(5,), optimizer="adam", learning_rate=0.03, random_state=0)
-    model.partial_fit(X, outputs)
-    assert model.y_deviation_.tolist() == [y.std(), 1.0]
-    for _ in range(60):
-        model.partial_fit(X, np.stack([y, 3.0 + X[:, 0]], axis=1))
-    assert np.corrcoef(model.predict(X)[:, 1], X[:, 0])[0, 1] > 0.9
-
-
-def test_a_regressor_that_is_interrupted_changes_nothing(values):
-    X, y, X_target = values
-    model = ma.MANNRegressor(hidden=(5,), random_state=0).partial_fit(X, y, X_target)
-    before = _state(model)
-    with pytest.raises(InvalidInputError, match="y"):
-        model.partial_fit(X, np.where(np.arange(120) == 5, np.nan, y))
-    _assert_unchanged(model, before)
-
-
-# fit_chunks
-
-
-def _ordered(problem, seed=0):
-    """The rows in the order in which fit trains on them when it holds out none."""
-    X, y, X_target, _ = problem
-    order, target_order = (
-        np.random.default_rng([seed, k]).permutation(n) for k, n in ((0, len(X)), (1, len(X_target)))
-    )
-    return X[order], y[order], X_target[target_order]
-
-
-@pytest.mark.parametrize("rows", [1, 7, 50, 1000])
-def test_chunks_of_any_size_give_the_network_of_fit_bit_by_bit(quick, problem, engine, assert_same_weights, rows):
-    """Fit shuffles its rows once, and chunks are in order: on the rows in the order of fit both are the same."""
-    X, y, X_target = _ordered(problem)
-    model = quick(validation_fraction=0.0)
-    model.fit_chunks(ArrayChunks(X, y, rows=rows), ArrayChunks(X_target, rows=2 * rows))
-    fitted = quick(validation_fraction=0.0).fit(*problem[:3])
-    assert_same_weights(model, fitted)
-    assert (model.n_epochs_, model.best_epoch_) == (fitted.n_epochs_, fitted.best_epoch_)
-    for name, figures in fitted.history_.items():
-        np.testing.assert_allclose(model.history_[name], figures, rtol=1e-12)
-
-
-def test_the_size_of_chunks_changes_no_bit_also_with_rows_held_out(quick, make_problem, engine, assert_same_weights):
-    X, y, X_target, _ = make_problem(rows=400)
-    models = [
-        quick(max_epochs=30, patience=3, learning_rate=0.3).fit_chunks(
-            ArrayChunks(X, y, rows=rows), ArrayChunks(X_target, rows=rows), most_held_out=50
-        )
-        for rows in (37, 400)
-    ]
-    assert_same_weights(*models)
-    assert models[0].history_ == models[1].history_
-    assert len(models[0].history_["validation_accuracy"]) == models[0].n_epochs_
-
-
-def test_rows_are_held_out_by_lot(quick, make_problem, assert_same_weights):
-    """Training on the others in order, with these held out, is what is done."""
-    X, y, X_target, _ = make_problem(rows=400)
-    held = lots(0, 400, seed=0) < 0.3 / 4
-    assert 10 < held.sum() <= 50 < (lots(0, 400, seed=0) < 0.3 / 2).sum()
-    model = quick().fit_chunks(ArrayChunks(X, y, rows=90), ArrayChunks(X_target, rows=90), most_held_out=50)
-    last = quick(max_epochs=model.best_epoch_, validation_fraction=0.0, patience=None).fit_chunks(
-        ArrayChunks(X[~held], y[~held], rows=90), ArrayChunks(X_target, rows=90)
-    )
-    assert_same_weights(model, last)
-    accuracy = model.history_["validation_accuracy"][model.best_epoch_ - 1]
-    assert accuracy == pytest.approx(model.score(X[held].astype(np.float32), y[held]))
-
-
-def test_nothing_is_held_out_of_few_rows(quick, problem):
-    X, *_ = problem
-    model = quick().fit_chunks([(X[:6], np.arange(6) % 3)])
-    assert model.history_["validation_loss"] == []
-
-
-def test_it_stops_early_and_keeps_the_best_epoch(quick, make_problem):
-    X, y, X_target, _ = make_problem(rows=400)
-    model = quick(max_epochs=300, patience=3, optimizer="adam", learning_rate=0.5).fit_chunks([(X, y)], [X_target])
-    scores = list(
-        zip(model.history_["validation_accuracy"], np.negative(model.history_["validation_loss"]), strict=True)
-    )
-    assert model.n_epochs_ < 300
-    assert model.best_epoch_ == scores.index(max(scores)) + 1
-
-
-def test_sparse_chunks_beside_dense_ones(quick, problem, engine, assert_same_weights):
-    X, y, X_target, _ = problem
-    csr = sparse.csr_matrix
-    both = quick().fit_chunks([(csr(X[:50]), y[:50]), (csr(X[50:]), y[50:])], [csr(X_target)])
-    assert_same_weights(both, quick().fit_chunks([(csr(X[:50]), y[:50]), (X[50:], y[50:])], [X_target]))
-    assert_same_weights(both, quick().fit_chunks([(X, y)], [X_target[:30], csr(X_target[30:])]))
-
-
-@pytest.mark.parametrize("rows", [40, 1000])
-def test_sparse_rows_out_of_order_are_the_same_in_every_epoch(quick, problem, engine, rows):
-    """None of what trains on them puts them in order in place, which would make other rows of them."""
-    X, y, X_target, _ = problem
-
-    def reversed_columns(matrix):
-        columns = np.tile(np.arange(matrix.shape[1])[::-1], len(matrix))
-        ends = np.arange(0, matrix.size + 1, matrix.shape[1])
-        return sparse.csr_matrix((matrix[:, ::-1].astype(np.float32).ravel(), columns, ends), matrix.shape)
-
-    source = [(reversed_columns(part), labels) for part, labels in ArrayChunks(X, y, rows=rows)]
-    target = [reversed_columns(part) for part in ArrayChunks(X_target, rows=rows)]
-    model = quick(batch_size=rows).fit_chunks(source, target)
-    assert not source[0][0].has_sorted_indices
-    assert not target[0].has_sorted_indices
-    for part, match in zip(model.coefs_, quick(batch_size=rows).fit_chunks([(X, y)], [X_target]).coefs_, strict=True):
-        np.testing.assert_allclose(part, match, rtol=1e-3, atol=1e-5)
-
-
-def test_classes_of_all_chunks_are_found(quick, problem):
-    X, _, _, _ = problem
-    names = np.repeat(["pear", "fig", "plum"], 40)
-    chunks = [(X[:40], names[:40]), (X[40:], names[40:].astype(object))]
-    assert quick().fit_chunks(chunks).classes_.tolist() == ["fig", "pear", "plum"]
-    model = quick().fit_chunks(chunks, classes=["plum", "pear", "fig", "quince"])
-    assert model.classes_.tolist() == ["fig", "pear", "plum", "quince"]
-    with pytest.raises(InvalidInputError, match=r"source, chunk 2: y has the label 'plum' in row 41, the classes are"):
-        quick().fit_chunks(chunks, classes=["pear", "fig"])
-
-
-@pytest.mark.parametrize("rows", [8, 100])
-def test_the_size_of_chunks_does_not_change_what_labels_are(quick, tmp_path, rows):
-    """Zip codes with a leading zero are text, so those without one are text too, in whatever chunk they stand."""
-    codes = ["01001"] * 8 + ["90210"] * 16
-    lines = [f"{row % 5},{row % 7},{code}" for row, code in enumerate(codes)]
-    (tmp_path / "zip.csv").write_text("a,b,zip\n" + "\n".join(lines) + "\n")
-    model = quick(batch_size=8).fit_chunks(FileChunks(tmp_path / "zip.csv", label="zip", rows=rows))
-    assert model.classes_.tolist() == ["01001", "90210"]
-
-
-def test_files_keep_the_names_of_columns(quick, problem, tmp_path):
-    X, y, X_target, y_target = problem
-    for name, rows, labels in (("source", X, y), ("target", X_target, y_target)):
-        pd.DataFrame(rows, columns=list("abcd")).assign(y=labels).to_parquet(tmp_path / f"{name}.parquet")
-    source = FileChunks(tmp_path / "source.parquet", label="y", rows=50)
-    model = quick().fit_chunks(source, FileChunks(tmp_path / "target.parquet", leave_out=["y"], rows=50))
-    assert model.feature_names_in_.tolist() == list("abcd")
-    with pytest.raises(InvalidInputError, match=r"target, chunk 1: The feature names should match"):
-        quick().fit_chunks(source, FileChunks(tmp_path / "target.parquet", rows=50))
-
-
-@pytest.mark.parametrize("outputs", [(), (2,)])
-def test_a_regressor_has_the_scale_of_all_rows(values, outputs):
-    X, y, X_target = values
-    y = y if outputs == () else np.stack([y, X[:, 0]], axis=1)
-    settings = {"hidden": (5,), "max_epochs": 5, "batch_size": 40, "random_state": 0, "validation_fraction": 0.0}
-    order, target_order = (np.random.default_rng([0, k]).permutation(n) for k, n in ((0, 120), (1, 90)))
-    model = ma.MANNRegressor(**settings).fit_chunks(
-        ArrayChunks(X[order], y[order], rows=50), ArrayChunks(X_target[target_order], rows=50)
-    )
-    fitted = ma.MANNRegressor(**settings).fit(X, y, X_target)
-    np.testing.assert_allclose(model.y_mean_, fitted.y_mean_, rtol=1e-12)
-    np.testing.assert_allclose(model.y_deviation_, fitted.y_deviation_, rtol=1e-12)
-    np.testing.assert_allclose(model.predict(X), fitted.predict(X), rtol=1e-5)
-    assert model.predict(X).shape == (120, *outputs)
-    assert set(model.history_) == set(fitted.history_)
-
-
-def test_the_size_of_chunks_changes_no_bit_of_a_prediction(values):
-    X, y, X_target = values
-    predicted = [
-        ma.MANNRegressor(hidden=(5,), max_epochs=3, batch_size=40, random_state=0)
-        .fit_chunks(ArrayChunks(X, y, rows=rows), ArrayChunks(X_target, rows=rows))
-        .predict(X)
-        for rows in (1, 7, 50, 1000)
-    ]
-    for other in predicted[1:]:
-        np.testing.assert_array_equal(other, predicted[0])
-
-
-def test_settings_that_chunks_do_not_allow(quick, problem):
-    chunks = [(problem.X, problem.y)]
-    with pytest.raises(InvalidInputError, match=r"need the whole sample.*batch_size=300"):
-        quick(batch_size=None).fit_chunks(chunks)
-    with pytest.raises(InvalidInputError, match='weight="auto" compares networks'):
-        quick(weight="auto").fit_chunks(chunks)
-    with pytest.raises(InvalidInputError, match="validation_fraction must be below 1"):
-        quick(validation_fraction=1.0).fit_chunks(chunks)
-    with pytest.raises(InvalidInputError, match="most_held_out must be"):
-        quick().fit_chunks(chunks, most_held_out=0)
-
-
-class Stopping:
-    """Chunks of which one raises, in the third reading."""
-
-    def __init__(self, X, y, error):
-        self._chunks, self._error, self.readings = list(ArrayChunks(X, y, rows=40)), error, 0
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.chunks import Checksum, HeldOut, lots
+
+X = np.random.default_rng(0).normal(size=(30, 4))
+Y = np.arange(30) % 2
+
+
+def _bad(row, column, value, kind=np.asarray):
+    rows = X.copy()
+    rows[row, column] = value
+    return kind(rows)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, pd.DataFrame])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(quick, value, kind):
+    message = rf"chunk 2: row 6 \(row 36 of all\) holds {value} in column 3; fill it in"
+    with pytest.raises(InvalidInputError, match=rf"^source, {message}"):
+        quick().fit_chunks([(kind(X), Y), (_bad(5, 2, value, kind), Y)])
+    with pytest.raises(InvalidInputError, match=rf"^target, {message}"):
+        quick().fit_chunks([(X, Y)], [X, _bad(5, 2, value)])
+
+
+def test_values_that_float32_cannot_hold(quick):
+    with pytest.raises(InvalidInputError, match=r"^source, chunk 2: X holds values too large for float32"):
+        quick().fit_chunks([(X, Y), (_bad(5, 2, 1e39), Y)])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ((X[:, :3], Y), r"X has 3 features, but MANNClassifier is expecting 4"),
+        ((X[0], Y), r"Expected 2D array"),
+        ((X, Y[:29]), r"inconsistent numbers of samples: \[30, 29\]"),
+        ((X, None), r"y"),
+        ((X, np.where(Y, np.nan, 1.0)), r"the label of row 2 is missing \(nan\); fill it in or leave the row out"),
+        ((X, np.where(Y, None, "a")), r"the label of row 2 is missing \(None\)"),
+        ((X, X[:, 0]), r"y: Unknown label type"),
+        ((X, Y.astype(str)), r"labels such as '0' of <U21, the classes \(0, 1\) are of int64"),
+        (([["a"] * 4], [0]), r"could not convert string to float"),
+    ],
+)
+def test_chunks_that_do_not_belong_to_the_others(quick, content, message):
+    with pytest.raises(InvalidInputError, match=rf"^source, chunk 2: .*{message}"):
+        quick().fit_chunks([(X, Y), content])
+
+
+@pytest.mark.parametrize("content", [X, (X,), (X, Y, Y), "Xy"])
+def test_a_source_chunk_is_a_pair(quick, content):
+    with pytest.raises(InvalidTypeError, match=r"^source, chunk 2 must be a pair \(X, y\), got "):
+        quick().fit_chunks([(X, Y), content])
+
+
+def test_a_target_chunk_is_none(quick):
+    with pytest.raises(InvalidTypeError, match=r"^target, chunk 1: X must be an array.*got a tuple"):
+        quick().fit_chunks([(X, Y)], [(X, Y)])
+    with pytest.raises(InvalidInputError, match=r"^target, chunk 2: X has 3 features"):
+        quick().fit_chunks([(X, Y)], [X, X[:, :3]])
+
+
+def test_what_can_be_read_once_only(quick):
+    for once in (((X, Y) for _ in range(3)), iter([(X, Y)])):
+        with pytest.raises(InvalidTypeError, match=r"^source is a .*iterator|^source is a generator.*__iter__"):
+            quick().fit_chunks(once)
+    with pytest.raises(InvalidTypeError, match=r"target is a generator, which can be read once only.*list of X"):
+        quick().fit_chunks([(X, Y)], (X for _ in range(3)))
+    for wrong in (5, "rows.npy", {"X": X}):
+        with pytest.raises(InvalidTypeError, match=r"^source must yield chunks \(X, y\), got "):
+            quick().fit_chunks(wrong)
+
+
+class Shrinking:
+    """Yields fewer chunks whenever it is read again."""
+
+    def __init__(self, *chunks):
+        self._chunks = list(chunks)
 
     def __iter__(self):
-        self.readings += 1
-        yield self._chunks[0]
-        if self.readings == 3:
-            raise self._error
-        yield from self._chunks[1:]
+        yield from self._chunks
+        self._chunks = self._chunks[:-1]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError("the disk is gone")])
-def test_an_interrupt_or_an_error_in_a_chunk_changes_nothing(quick, problem, engine, error):
-    X, y, X_target, _ = problem
-    fresh, model = quick(), quick().partial_fit(X, y, X_target, classes=[0, 1])
-    for one in (fresh, model):
-        before = _state(one)
-        with pytest.raises(type(error) if isinstance(error, OSError) else error):
-            one.fit_chunks(Stopping(X, y, error), [X_target])
-        _assert_unchanged(one, before)
-    model.partial_fit(X, y, X_target)
+def test_chunks_that_change_between_readings(quick):
+    with pytest.raises(InvalidInputError, match=r"source had 60 rows when it was first read and has 30 now"):
+        quick().fit_chunks(Shrinking((X, Y), (X, Y)))
+    with pytest.raises(InvalidInputError, match=r"target has 0 rows; a distribution needs at least 2"):
+        quick().fit_chunks([(X, Y)], Shrinking(X))
 
 
-def test_it_shows_a_progress_bar(quick, problem, capfd):
-    quick(verbose=1).fit_chunks([(problem.X, problem.y)])
-    assert "MANNClassifier" in capfd.readouterr().err
+class Changing:
+    """Yields the chunks of another list whenever it is read again; the last one is for good."""
+
+    def __init__(self, *readings):
+        self._readings = list(readings)
+
+    def __iter__(self):
+        yield from self._readings[0]
+        self._readings = self._readings[1:] or self._readings
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, pd.DataFrame])
+def test_other_rows_in_a_later_reading(quick, kind):
+    others = r"had 30 rows when it was first read and has others now, or the same in another order; give chunks"
+    same, other = (kind(X), Y), (kind(_bad(29, 3, 7.0)), Y)
+    for wrong in (other, (kind(X[::-1]), Y), (kind(X), 1 - Y), (kind(X), np.where(np.arange(30) == 29, 1 - Y, Y))):
+        for readings in (([same], [wrong]), ([same], [same], [wrong])):
+            with pytest.raises(InvalidInputError, match=rf"^source {others}"):
+                quick().fit_chunks(Changing(*readings))
+    with pytest.raises(InvalidInputError, match=rf"^target {others}"):
+        quick().fit_chunks([same], Changing([same[0]], [other[0]]))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, pd.DataFrame])
+def test_the_same_rows_in_other_chunks_are_fine(quick, kind, assert_same_weights):
+    names = np.where(Y, "longer", "a")
+    whole, cut = [(kind(X), names)], [(kind(X[:1]), names[:1].tolist()), (kind(X[1:]), names[1:].astype(object))]
+    model = quick().fit_chunks(Changing(whole, cut, whole), Changing([kind(X)], [kind(X[:9]), kind(X[9:])]))
+    assert_same_weights(model, quick().fit_chunks(whole, [kind(X)]))
+
+
+def test_too_few_rows_or_classes(quick):
+    for source in ([], [(X[:0], Y[:0])], [(X[:1], Y[:1])]):
+        with pytest.raises(InvalidInputError, match=r"source has [01] rows; a distribution needs at least 2"):
+            quick().fit_chunks(source)
+    with pytest.raises(InvalidInputError, match=r"^source: y has one class only \(1\); a classifier needs"):
+        quick().fit_chunks([(X, np.ones(30, int))])
+
+
+def test_empty_chunks_and_lists_are_fine(quick, assert_same_weights):
+    chunks = [[X[:0], Y[:0]], [X[:20].tolist(), Y[:20].tolist()], [X[:0], []], [X[20:], Y[20:]]]
+    assert_same_weights(quick().fit_chunks(chunks, [X[:0], X]), quick().fit_chunks([(X, Y)], [X]))
+
+
+def test_numbers(quick):
+    model = ma.MANNRegressor(hidden=(5,), max_epochs=2, batch_size=10, random_state=0)
+    y = X.sum(axis=1)
+    for wrong, message in [
+        (np.where(Y, np.nan, y), r"the label of row 2 is missing \(nan\)"),
+        (y[:, None], r"y has the shape \(30, 1\), 1 numbers per row came before"),
+        (y.astype(str), "a regressor learns numbers"),
+    ]:
+        with pytest.raises(InvalidInputError, match=rf"^source, chunk 2: .*{message}"):
+            model.fit_chunks([(X, y), (X, wrong)])
+    with pytest.raises(InvalidInputError, match=r"^source: y holds 1e\+300, too large to take a standard deviation of"):
+        model.fit_chunks([(X, y), (X, np.full(30, 1e300))])
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+RNG = np.random.default_rng(0)
+ROWS = (RNG.normal(size=(40, 6)) * (RNG.random(size=(40, 6)) < 0.4)).astype(np.float32)
+CODES = np.arange(40) % 3
+NAMES = np.array(["a", "é", "\ud800"])
+LAYOUTS = [np.asarray, np.asfortranarray, sparse.csr_matrix, sparse.csr_array]
+
+
+def _checksum(rows, labels, cuts=()):
+    checksum = Checksum()
+    for start, stop in zip([0, *cuts], [*cuts, 40], strict=True):
+        checksum.add(rows[start:stop], None if labels is None else labels[start:stop])
+    return checksum
+
+
+@pytest.mark.parametrize("labels", [None, CODES, CODES / 2.0, NAMES[CODES], np.stack([CODES, -CODES], axis=1)])
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_cuts_do_not_matter(kind, labels):
+    for cuts in ([1], [20], [3, 4, 39], range(1, 40)):
+        assert _checksum(kind(ROWS), labels, cuts) == _checksum(kind(ROWS), labels)
+
+
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_other_rows_and_labels_do(kind):
+    known = _checksum(kind(ROWS), CODES)
+    value, place = ROWS.copy(), ROWS.copy()
+    value[39, 5] += 1.0
+    place[7] = np.roll(place[7], 1)
+    moved = np.roll(ROWS, 1).reshape(ROWS.shape)  # the same numbers in the same order, in other places
+    for rows in (value, place, moved, ROWS[::-1]):
+        assert _checksum(kind(rows), CODES) != known
+    for labels in (np.roll(CODES, 1), np.where(np.arange(40) == 39, 5, CODES), CODES.astype(str)):
+        assert _checksum(kind(ROWS), labels) != known
+    assert known != 5
+
+
+def test_types_of_labels_do_not_matter():
+    names = np.array(["a", "bb", "ccc"])[CODES]
+    assert _checksum(ROWS, names) == _checksum(ROWS, names.astype(object)) == _checksum(ROWS, names.astype("U99"))
+    assert _checksum(ROWS, names[:1].repeat(40)) != _checksum(ROWS, names)
+    assert (
+        _checksum(ROWS, CODES) == _checksum(ROWS, CODES.astype(np.float32)) == _checksum(ROWS, CODES.astype(np.uint8))
+    )
+    # Only where each name ends tells these apart.
+    assert _checksum(ROWS, np.array(["ab", "c"] * 20)) != _checksum(ROWS, np.array(["a", "bc"] * 20))
+
+
+def test_where_a_sparse_row_ends_matters():
+    parts = np.ones(40, np.float32), np.arange(40) % 6
+    lengths = np.ones(40, int)
+    other = np.concatenate([[2, 0], lengths[2:]])
+    one, two = (
+        sparse.csr_matrix((*parts, np.concatenate([[0], np.cumsum(count)])), (40, 6)) for count in (lengths, other)
+    )
+    assert _checksum(one, CODES) != _checksum(two, CODES)
+
+
+def test_spare_room_and_gaps_in_memory_do_not_matter():
+    tight = sparse.csr_matrix(ROWS)
+    roomy = sparse.csr_matrix(ROWS)
+    roomy.data = np.repeat(np.append(tight.data, [5.0, 6.0]).astype(np.float32), 2)[::2]
+    roomy.indices = np.append(tight.indices, [0, 1]).astype(np.int64)
+    found, expected = Checksum(), Checksum()
+    found.add(roomy, np.repeat(CODES, 2)[::2])
+    expected.add(tight, CODES)
+    assert found == expected
+
+
+def test_lots_are_even_and_have_nothing_to_do_with_neighbours_or_seeds():
+    drawn = lots(0, 200_000, seed=3)
+    assert ((drawn >= 0.0) & (drawn < 1.0)).all()
+    counts, _ = np.histogram(drawn, bins=20, range=(0.0, 1.0))
+    assert np.abs(counts - 10_000).max() < 500  # five deviations
+    for lag in (1, 2, 3, 300):
+        assert abs(np.corrcoef(drawn[lag:], drawn[:-lag])[0, 1]) < 0.012
+    assert abs(np.corrcoef(drawn, lots(0, 200_000, seed=4))[0, 1]) < 0.012
+    for period in (2, 3, 8):  # no part of a periodic file is held out more often
+        shares = [(drawn[start::period] < 0.1).mean() for start in range(period)]
+        assert np.ptp(shares) < 0.02
+
+
+def test_a_lot_belongs_to_the_number_of_a_row():
+    whole = lots(0, 1000, seed=1)
+    parts = [lots(start, 77, seed=1) for start in range(0, 1000, 77)]
+    np.testing.assert_array_equal(np.concatenate(parts)[:1000], whole)
+    assert lots(10**12, 5, seed=2**40).shape == (5,)
+
+
+@pytest.mark.parametrize("size", [1, 10, 333])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_rows_in_order_with_their_labels_whatever_the_chunks(size, kind):
+    rows = np.arange(1000.0)[:, None] + 1
+    held = HeldOut(0.3, seed=0, most=60)
+    for start in range(0, 1000, size):
+        held.add(start, kind(rows[start : start + size]), np.arange(start, min(start + size, 1000)))
+    found, labels = held.rows()
+    assert held.share == 0.3 / 8
+    chosen = held.mask(0, 1000)
+    assert len(held) == chosen.sum() == len(labels)
+    np.testing.assert_array_equal(labels, np.flatnonzero(chosen))
+    np.testing.assert_array_equal(sparse.csr_matrix(found).toarray()[:, 0], labels + 1)
+
+
+def test_a_share_that_is_not_too_much_stays():
+    held = HeldOut(0.3, seed=0, most=1000)
+    held.add(0, np.zeros((1000, 1)), np.zeros(1000))
+    assert held.share == 0.3
+    assert 260 < len(held) < 340
+    held.drop()
+    assert (held.share, len(held), held.mask(0, 1000).sum()) == (0.0, 0, 0)
+    assert held.rows()[0].shape == (0, 1)
