@@ -17,6 +17,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
@@ -742,13 +744,12 @@ def _merged(rows: Any, labels: NDArray[Any], weights: Floats) -> tuple[Matrix, N
     rows, labels, weights = rows[counts], labels[counts], weights[counts]
     if hasattr(rows, "indptr"):
         rows.sort_indices()
-        parts = [slice(*rows.indptr[index : index + 2]) for index in range(rows.shape[0])]
-        keys = np.array(
-            [
-                hash((label, rows.indices[own].tobytes(), rows.data[own].tobytes()))
-                for own, label in zip(parts, labels.tolist(), strict=True)
-            ]
-        )
+        labels = np.ascontiguousarray(labels)
+        keys = np.empty(rows.shape[0], "u8")
+        for index, (start, end) in enumerate(pairwise(rows.indptr)):
+            # Not hash(), which another process begins with another seed: the order of rows would not be the same.
+            key = b"".join(part.tobytes() for part in (labels[index], rows.indices[start:end], rows.data[start:end]))
+            keys[index] = int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
     else:
         table = np.ascontiguousarray(np.column_stack([rows, labels.astype(np.float64)]))
         keys = table.view([("", table.dtype)] * table.shape[1]).ravel()

@@ -305,9 +305,6 @@ def verdict(summary: Mapping[str, Any]) -> str:
     regression, name = summary["task"] == "regression", "R²" if summary["task"] == "regression" else "accuracy"
     if summary["source_score"] is not None:
         sentences.append(f"On held-out source rows the {name} is {_score(summary['source_score'], regression)}.")
-    if summary["estimate"] is not None:
-        value, low, high = (_score(summary["estimate"][part], regression) for part in ("value", "low", "high"))
-        sentences.append(f"On the target the expected {name} is {value} (90 % interval: {low} to {high}).")
     used = [share["class"] for share in summary["shares"] if share["target"]]
     if len(used) == 1:
         sentences.append(
