@@ -42,7 +42,7 @@ class Moments:
     .. math:: m = \frac1n \sum_i x_i, \qquad c_j = \frac1n \sum_i (x_i - m)^j, \quad 2 \le j \le \text{order}
 
     Batches are added by :meth:`update`, the moments of shards by :meth:`merge` or ``+``; in any order and cut they give
-    the moments of all rows, to rounding, also far from zero (Chan et al. 1983, Pébay 2008, Pébay et al. 2016). All is
+    the moments of all rows, to rounding, also far from zero (Chan et al. 1983, Pébay et al. 2016). All is
     kept in float64, and an update that raises changes nothing. Columns are taken by position; the names of the first
     batch that has any are remembered while the moments are in memory, and others are refused.
 
