@@ -167,9 +167,7 @@ PLACES = {
 }
 LINKS = {
     "link": replaced(lambda path: path.symlink_to("/etc/passwd")),
-    "link to itself elsewhere": lambda path: path.symlink_to(
-        path.rename(path.parents[1] / f"{path.parent.name} moved")
-    ),
+    "link to what was there": lambda path: path.symlink_to(path.rename(path.with_name("moved"))),
     "link to nothing": replaced(lambda path: path.symlink_to("/nowhere")),
     "hard link to another file": replaced(lambda path: path.hardlink_to(path.parents[1] / "other")),
     "gone": Path.unlink,
