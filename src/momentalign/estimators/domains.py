@@ -32,6 +32,7 @@ __all__ = [
     "domain_numbers",
     "joined_task",
     "read_domains",
+    "stacked_rows",
     "with_rows_of_every_domain",
 ]
 
@@ -198,12 +199,13 @@ def read_domains(
     if labels is not None and y_target is not None:
         known, more = labels.known_of_target(y_target, y, 0 if X_target is None else X_target.shape[0])
         if known.any():
-            X, y = _stacked([X, cast("Matrix", X_target)[known]]), np.concatenate([y, more])
+            X, y = stacked_rows([X, cast("Matrix", X_target)[known]]), np.concatenate([y, more])
     codes = y if labels is None else labels.learn(y)
     return Domains(X, codes, X_target, ids[ids > 0], target_ids)
 
 
-def _stacked(parts: Sequence[Matrix]) -> Matrix:
+def stacked_rows(parts: Sequence[Matrix]) -> Matrix:
+    """Return the rows of all parts, of one kind, one below the other."""
     return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
 
 
@@ -277,7 +279,7 @@ def joined_task(task: Task) -> Task:
     """The task with the held-out rows among the others, in an order that does not depend on which were held out."""
     if task.validation is None or task.validation_labels is None:
         return task
-    rows = _stacked([task.source, task.validation])
+    rows = stacked_rows([task.source, task.validation])
     labels = np.concatenate([task.labels, task.validation_labels])
     order = np.random.default_rng(len(labels)).permutation(len(labels))
     joined = Task(rows[order], labels[order], task.target, task.n_classes)

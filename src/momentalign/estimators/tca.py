@@ -23,7 +23,6 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.linalg import eigh
 from scipy.linalg.blas import dsymv
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
@@ -32,7 +31,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.domains import DomainEstimator, Domains, all_or_nothing, read_domains
+from momentalign.estimators.domains import DomainEstimator, Domains, all_or_nothing, read_domains, stacked_rows
 from momentalign.networks.shallow import Matrix
 from momentalign.validation import check_choice, check_number, positive_int
 
@@ -201,8 +200,7 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 def _all_rows(domains: Domains) -> Matrix:
     """Training rows of both domains in float64, those of the source first."""
     parts = [part for part in (domains.source, domains.target) if part is not None]
-    stack: Any = (lambda blocks: sparse.vstack(blocks, format="csr")) if sparse.issparse(parts[0]) else np.concatenate
-    rows = stack(parts).astype(np.float64)
+    rows = stacked_rows(parts).astype(np.float64)
     if (largest := abs(rows).max()) > LARGEST:
         raise InvalidInputError(f"X or X_target holds {largest:g}, too large for a kernel; scale its columns first.")
     return rows

@@ -24,7 +24,7 @@ from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Matrix
 from momentalign.progress import progress_bar
 from momentalign.selection.grid import Point, read_points, results_table
-from momentalign.validation import check_seed
+from momentalign.validation import check_number, check_seed
 
 __all__ = ["Finished", "Sample", "StackedSearch"]
 
@@ -79,6 +79,7 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, DomainEstimator, ABC): 
             all sources as one and all targets as one.
         """
         seed = check_seed(self.random_state)
+        check_number(self.share, "share", above=0.0, below=1.0, example=0.8)
         points = read_points(self.estimator, self.param_grid, seed=seed)
         self._refuse_bad_parameters(points)
         sample = self._read_sample(X, y, X_target, sample_domain, seed)
@@ -143,9 +144,8 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, DomainEstimator, ABC): 
         """What scores depend on beside the points, the data and the seed."""
         return {"share": float(self.share)}
 
-    @abstractmethod
     def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:
-        """Raise before anything is trained."""
+        """Raise before anything is trained; a subclass says for what."""
 
     @abstractmethod
     def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:

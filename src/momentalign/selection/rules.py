@@ -7,13 +7,12 @@ on.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
-from momentalign.errors import InvalidInputError
+from momentalign.estimators.domains import stacked_rows
 from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.evaluation.scores import (
     balancing_choice,
@@ -26,10 +25,10 @@ from momentalign.evaluation.scores import (
     neighbourhood_density,
     nuclear_norm,
 )
-from momentalign.networks.shallow import Layer, Matrix, activations, probabilities
+from momentalign.networks.shallow import Layer, activations, probabilities
 from momentalign.training.config import Task
 
-__all__ = ["Rule", "balanced_weight", "density_ratio", "network_score", "read_rule"]
+__all__ = ["Rule", "balanced_weight", "density_ratio", "network_score"]
 
 Rule: TypeAlias = Literal[
     "importance-weighted",
@@ -48,14 +47,6 @@ Floats: TypeAlias = NDArray[np.float64]
 FOLDS = 5
 
 
-def read_rule(rule: object) -> Rule:
-    """Return the rule, or name those there are."""
-    for name in get_args(Rule):
-        if rule == name:
-            return name  # type: ignore[no-any-return]
-    raise InvalidInputError(f"rule must be one of {', '.join(map(repr, get_args(Rule)))}, got {rule!r}.")
-
-
 def network_score(rule: Rule, layers: Layers, task: Task) -> float:
     """Return the score of a network on the target and the held-out source rows of its task; higher is better."""
     return _SCORES[rule](layers, task)
@@ -66,7 +57,7 @@ def density_ratio(layers: Layers, task: Task) -> Floats:
 
     All source rows help to estimate it; each is judged by a classifier that has not seen it.
     """
-    source = activations(layers, _stacked([task.source, task.validation]))
+    source = activations(layers, stacked_rows([task.source, task.validation]))
     target = activations(layers, task.target)
     ratio = logistic_ratio(source=source, target=target, folds=min(FOLDS, len(source), len(target)))
     return ratio[task.source.shape[0] :]
@@ -105,8 +96,8 @@ def _deep_embedded(layers: Layers, task: Task) -> float:
 
 
 def _source_accuracy(layers: Layers, task: Task) -> float:
-    chances = probabilities(layers, task.validation)
-    return 1.0 - float(classification_errors(probabilities=chances, labels=_held_out_labels(task)).mean())
+    found = probabilities(layers, task.validation)
+    return 1.0 - float(classification_errors(probabilities=found, labels=_held_out_labels(task)).mean())
 
 
 def _held_out_losses(layers: Layers, task: Task) -> Floats:
@@ -120,10 +111,6 @@ def _held_out_labels(task: Task) -> NDArray[np.intp]:
 
 def _on_target(layers: Layers, task: Task) -> NDArray[np.floating]:
     return probabilities(layers, task.target)
-
-
-def _stacked(blocks: list[Matrix]) -> Matrix:
-    return sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
 
 
 _SCORES: dict[Rule, Callable[[Layers, Task], float]] = {

@@ -1,11 +1,7 @@
-r"""ReverseValidationSearch: the parameters whose networks find the way back to the source, no target label needed.
+"""The searches over parameters that read no target label: by reverse validation, and by scores of the networks.
 
-Zhong et al. (2010) and Ganin et al. (2016), see :mod:`momentalign.selection.reverse`.
-
-LabelFreeSearch: the whole grid trained once, every network judged by one score, no target label needed.
-
-The rules are those of `momentalign.evaluation.scores`, each with its reference. Aggregation in place of a choice: Dinu
-et al., ICLR 2023, see :mod:`momentalign.estimators.combination`.
+Reverse validation is that of Zhong et al. (2010) and Ganin et al. (2016), see :mod:`momentalign.selection.reverse`; the
+other rules are :mod:`momentalign.selection.rules`, their combination :mod:`momentalign.estimators.combination`.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -27,10 +23,10 @@ from momentalign.estimators.several import Running
 from momentalign.selection.base import Finished, Sample, StackedSearch
 from momentalign.selection.grid import Point, split_labelled, stacks
 from momentalign.selection.reverse import reverse_scores
-from momentalign.selection.rules import Rule, balanced_weight, network_score, read_rule
+from momentalign.selection.rules import Rule, balanced_weight, network_score
 from momentalign.training.config import Task, TrainedNetwork
 from momentalign.training.stack import train_stack
-from momentalign.validation import check_number
+from momentalign.validation import check_choice
 
 __all__ = ["LabelFreeSearch", "ReverseValidationSearch"]
 
@@ -112,9 +108,6 @@ class ReverseValidationSearch(StackedSearch):
         self.random_state = random_state
         self.resume = resume
         self.verbose = verbose
-
-    def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:  # noqa: ARG002
-        check_number(self.share, "share", above=0.0, below=1.0, example=0.8)
 
     def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:
         source, labels, target, n_classes, seed, numbers, others = sample
@@ -243,8 +236,7 @@ class LabelFreeSearch(StackedSearch):
         return {**super()._identity(), "rule": self.rule}
 
     def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:
-        check_number(self.share, "share", above=0.0, below=1.0, example=0.8)
-        rule = read_rule(self.rule)
+        rule = check_choice(self.rule, "rule", get_args(Rule))
         others = sorted({name for point in points for name in point.parameters} - {"weight"})
         if rule == "balancing" and others:
             raise InvalidInputError(
