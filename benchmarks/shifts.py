@@ -192,6 +192,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", default="classification")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out")
+    parser.add_argument("--only", help="tasks whose name contains this")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")
     families = tuple(options.families.split(","))
@@ -199,6 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         families = ("gas", "heart", "census", "diabetes")
     table: dict[str, dict[str, float]] = {}
     for task in tasks(data_folder(options.data), families=families, kind=options.kind):
+        if options.only and options.only not in task.name:
+            continue
         runs = [predictions(task, seed) for seed in range(options.seeds)]
         table[task.name] = {name: float(np.mean([score(task, run[name]) for run in runs])) for name in runs[0]}
     names = list(next(iter(table.values())))

@@ -38,7 +38,7 @@ from momentalign.estimators.labels import ClassLabels, ContinuousLabels, Labels
 from momentalign.estimators.learners import Learner, Network, boosting, forest, linear
 from momentalign.estimators.moment_map import Scale, column_scale
 from momentalign.evaluation.target_accuracy import TargetEstimate, estimate_accuracy
-from momentalign.networks.shallow import Matrix
+from momentalign.networks.shallow import Layer, Matrix
 from momentalign.progress import progress_bar
 from momentalign.training.config import NetworkSpec, Optimizer, OptimizerName, Task, TrainingConfig
 from momentalign.training.stack import compile_ahead, train_stack
@@ -59,6 +59,8 @@ UNITS, BATCH, UPDATES = 64, 300, 800
 MOST_TRAINED = BATCH * UPDATES // 2
 # Rows of the source up to which all are held out once, in turn; above, a quarter of them is.
 FEW_ROWS, FOLDS = 2_000, 4
+# Networks of a candidate where the source has so few rows: alone they scatter by several points.
+SEEDS = 3
 # Rows of the target, and of the held-out source, that the evidence is taken from.
 MOST_ROWS = 10_000
 # A weight below this is not worth a model in the file.
@@ -184,8 +186,12 @@ class Problem:
 
     def _fit_network(self, candidate: Candidate, rows: Rows) -> Network:
         task, config, spec, scale = self._network(candidate, rows)
-        (network,) = train_stack(task, config, [spec])
-        return Network(network.layers, *scale)
+        # Scores on held-out rows need no average.
+        count = SEEDS if len(rows) == len(self.labels) <= FEW_ROWS else 1
+        networks = train_stack(task, config, [replace(spec, seed=spec.seed + more) for more in range(count)])
+        layers = zip(*(network.layers for network in networks), strict=True)
+        together = [Layer(*(np.stack(part) for part in zip(*layer, strict=True))) for layer in layers]
+        return Network(together, *scale)
 
     def _network(
         self, candidate: Candidate, rows: Rows

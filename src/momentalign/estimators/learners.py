@@ -96,9 +96,10 @@ class Trees(NamedTuple):
 
 
 class Network(NamedTuple):
-    """A shallow network; for values it carries their mean and standard deviation."""
+    """Shallow networks that differ in their seed, averaged; for values with their mean and standard deviation."""
 
     layers: list[Layer]
+    """Weights (networks, inputs, outputs) and biases (networks, outputs) of each layer."""
     mean: float = 0.0
     std: float = 1.0
 
@@ -106,8 +107,11 @@ class Network(NamedTuple):
         """Return probabilities (rows, classes), or values (rows, 1) where `classes` is 0."""
         # In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
         rows = rows.astype(np.float64)
-        found = probabilities(self.layers, rows) if classes else outputs(self.layers, rows) * self.std + self.mean
-        return np.asarray(found, dtype=np.float64)
+        each = range(len(self.layers[0].weight))
+        networks = [[Layer(layer.weight[number], layer.bias[number]) for layer in self.layers] for number in each]
+        function = probabilities if classes else outputs
+        average = np.mean(np.stack([function(layers, rows) for layers in networks]), axis=0, dtype=np.float64)
+        return np.asarray(average if classes else average * self.std + self.mean)
 
 
 Learner: TypeAlias = Linear | Trees | Network
@@ -138,15 +142,16 @@ def learner_from(arrays: Arrays, *, features: int, outputs: int) -> Learner:
         _check_trees(trees, features)
         return trees
     count = sum(name.startswith("weight_") for name in arrays)
-    layers = [Layer(arrays[f"weight_{number}"], arrays[f"bias_{number}"]) for number in range(count)]
-    sizes = [features, *(layer.weight.shape[1] for layer in layers)]
-    expected = list(pairwise(sizes))
-    if [layer.weight.shape for layer in layers] != expected or sizes[-1] != outputs or count < 1:
-        raise ValueError("the weights of a network do not fit")
-    if [layer.bias.shape for layer in layers] != [(units,) for _, units in expected]:
-        raise ValueError("the biases of a network do not fit")
     if set(arrays) != {"mean", "std", *(f"{part}_{number}" for part in Layer._fields for number in range(count))}:
-        raise ValueError("weights and biases of a network are expected")
+        raise ValueError("weights and biases of networks are expected")
+    layers = [Layer(arrays[f"weight_{number}"], arrays[f"bias_{number}"]) for number in range(count)]
+    sizes = [features, *(layer.weight.shape[-1] for layer in layers)]
+    networks = len(layers[0].weight) if layers else 0
+    expected = [(networks, *pair) for pair in pairwise(sizes)]
+    if not networks or [layer.weight.shape for layer in layers] != expected or sizes[-1] != outputs:
+        raise ValueError("the weights of a network do not fit")
+    if [layer.bias.shape for layer in layers] != [(networks, units) for _, _, units in expected]:
+        raise ValueError("the biases of a network do not fit")
     return Network(layers, float(arrays["mean"][0]), float(arrays["std"][0]))
 
 
