@@ -17,7 +17,7 @@ from momentalign.discrepancies.cross_moments import _kernel_squares
 from momentalign.discrepancies.coral import CORALLoss
 from momentalign.discrepancies._cpu import CPUBackend
 from momentalign.discrepancies.fused import differentiable_terms
-from momentalign.discrepancies.cross_moments import squares_and_sizes, squares_gradient
+from momentalign.discrepancies.cross_moments import _squares_and_sizes, _squares_gradient
 from momentalign.discrepancies.mmd import MMDLoss
 from momentalign.training.torch_engine import BatchedEngine
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
@@ -58,9 +58,9 @@ assert same == 0
 rows = torch.tensor(random.random((7, 3)) - 0.5, requires_grad=True)
 signs = torch.tensor([1 / 3] * 3 + [-1 / 4] * 4, dtype=torch.float64)
 expected, _ = _kernel_squares(rows, signs, 4)
-torch.testing.assert_close(squares_and_sizes(rows.detach(), signs, 4)[0], expected.detach())
+torch.testing.assert_close(_squares_and_sizes(rows.detach(), signs, 4)[0], expected.detach())
 (slopes,) = torch.autograd.grad(expected.sum(), rows)
-torch.testing.assert_close(squares_gradient(rows.detach(), signs, 4, torch.ones(3).double()), slopes)
+torch.testing.assert_close(_squares_gradient(rows.detach(), signs, 4, torch.ones(3).double()), slopes)
 print("as python")
 """
 
