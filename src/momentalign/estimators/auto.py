@@ -65,6 +65,10 @@ SEEDS = 3
 MOST_ROWS = 10_000
 # A weight below this is not worth a model in the file.
 LEAST_WEIGHT = 0.01
+SPARSE_DECISION = (
+    "Adapted: on sparse rows such as text aligned networks are averaged whatever plain models say; their weights are "
+    "those of their agreement."
+)
 # Sparse rows are multiplied by one number, so that their mean square length is that of text as log(1 + counts).
 SPARSE_LENGTH = 7.0
 # An aligned regression network joins where its held-out R2 is at most so far below the plain one's, and its R2 with the
@@ -545,7 +549,7 @@ class AutoClassifier(ClassifierMixin, _Auto):  # type: ignore[misc]
         of_adapted[averaged] = agreement_weights([labels[index] for index in averaged])
         own = np.array([self.sparse_ or one.view == "target" for one in candidates])
         of_adapted = np.where(own, of_adapted, (1.0 - outside) * of_adapted)
-        self.decision_ = _decision(share, on_target, on_source, outside)
+        self.decision_ = SPARSE_DECISION if self.sparse_ else _decision(share, on_target, on_source, outside)
         return share * of_adapted / of_adapted.sum() + (1.0 - share) * of_plain, scores
 
     def _table(self, portfolio: Portfolio, scores: list[float], weights: Floats) -> pd.DataFrame:
