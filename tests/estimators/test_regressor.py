@@ -419,8 +419,6 @@ def test_a_class_that_could_not_be_read_back_is_not_saved(problem, tmp_path):
         pass
 
     model = Own(hidden=(3,), max_epochs=1).fit(problem.X, problem.y)
-    with pytest.raises(
-        InvalidInputError, match="a Own cannot be read back, load knows MANNClassifier and MANNRegressor"
-    ):
+    with pytest.raises(InvalidInputError, match="a Own cannot be read back, load knows"):
         model.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
+from threading import Condition
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -167,6 +168,8 @@ class Problem:
     seed: int = 0
     folds: list[Rows] = field(default_factory=list)
     """Rows of the source that are held out together."""
+    cancelled: bool = False
+    """Whether nobody waits for what is not trained yet."""
 
     def fit(self, candidate: Candidate, without: Rows | None = None) -> Learner:
         """Train a candidate on the source rows but those held out."""
@@ -233,6 +236,31 @@ def _drawn(weights: Floats, random: np.random.Generator) -> Rows:
     ends = np.cumsum(weights) / weights.sum()
     drawn = np.searchsorted(ends, (np.arange(count) + 0.5) / count).clip(max=rows - 1)
     return np.asarray(random.permutation(drawn)[:MOST_TRAINED])
+
+
+# How many candidates train in this process right now; the interpreter must not end under them.
+_BUSY = [0]
+_CHANGED = Condition()
+
+
+def _fit(problem: Problem, candidate: Candidate, without: Rows | None) -> Learner:
+    """Train a candidate, unless nobody waits for it any more."""
+    with _CHANGED:
+        _BUSY[0] += 1
+    try:
+        if problem.cancelled:
+            raise KeyboardInterrupt
+        return problem.fit(candidate, without)
+    finally:
+        with _CHANGED:
+            _BUSY[0] -= 1
+            _CHANGED.notify_all()
+
+
+def _wait_for_threads() -> None:
+    """Wait until no candidate trains in this process."""
+    with _CHANGED:
+        _CHANGED.wait_for(lambda: _BUSY[0] == 0, timeout=60.0)
 
 
 class _Answer(NamedTuple):
@@ -379,11 +407,16 @@ class _Auto(BaseEstimator, ABC):  # type: ignore[misc]
         learners: dict[tuple[Any, ...], Learner] = {}
         with progress_bar(type(self).__name__, verbose=self.verbose) as show:
             running = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-            fitted = running(delayed(problem.fit)(candidate, rows) for candidate, rows in jobs.values())
-            for key, learner in zip(jobs, fitted, strict=True):
-                learners[key] = learner
-                if show is not None:
-                    show(len(learners), len(jobs))
+            fitted = running(delayed(_fit)(problem, candidate, rows) for candidate, rows in jobs.values())
+            try:
+                for key, learner in zip(jobs, fitted, strict=True):
+                    learners[key] = learner
+                    if show is not None:
+                        show(len(learners), len(jobs))
+            except BaseException:
+                problem.cancelled = True
+                _wait_for_threads()
+                raise
         return Portfolio(problem, candidates, learners)
 
     def _keep(self, portfolio: Portfolio, weights: Floats) -> Floats:
