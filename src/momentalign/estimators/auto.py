@@ -70,6 +70,8 @@ SPARSE_DECISION = (
     "Adapted: on sparse rows such as text aligned networks are averaged whatever plain models say; their weights are "
     "those of their agreement."
 )
+# An expected accuracy that is so much below the one on held-out source rows is warned of where nothing was adapted.
+FAR_BELOW = 0.2
 # Sparse rows are multiplied by one number, so that their mean square length is that of text as log(1 + counts).
 SPARSE_LENGTH = 7.0
 # An aligned regression network joins where its held-out R2 is at most so far below the plain one's, and its R2 with the
@@ -552,6 +554,8 @@ class AutoClassifier(ClassifierMixin, _Auto):  # type: ignore[misc]
         self.portfolio_ = self._table(portfolio, scores, weights)
         self.estimate_ = _estimate(portfolio, weights, BOUNDS)
         self.decision_ += f" Expected accuracy on the target: {self.estimate_!r}." if problem.targets else ""
+        if self.decision_.startswith("Not adapted") and self.estimate_.value < max(scores) - FAR_BELOW:
+            self.decision_ += " That is far below held-out source rows: label some target rows before you rely on it."
         return self
 
     def _weigh(self, portfolio: Portfolio) -> tuple[Floats, list[float]]:
