@@ -34,7 +34,7 @@ test-newest: VERSIONS := --upgrade --upgrade-strategy eager
 test-lowest test-newest: test-%:
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
-	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,onnx]" --group test
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(VERSIONS) "$(TORCH)" ".[dask,deep,excel,onnx,sql]" --group test
 	OMP_NUM_THREADS=1 .venv-$*/bin/python -m pytest -n 2 -m "not long and not gpu" $(BOUNDS)
 
 # Changes the code in small ways, one at a time, and counts those that a test notices; docs/mutants.md.

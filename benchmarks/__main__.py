@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-NAMES = ("distances", "precision", "stacks", "growth", "streams", "artificial", "tables")
+NAMES = ("distances", "precision", "stacks", "first_fit", "growth", "streams", "artificial", "tables")
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
 
 

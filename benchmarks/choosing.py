@@ -20,7 +20,7 @@ from benchmarks.__main__ import BESIDE
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.estimators.combination import aggregation_coefficients
 from momentalign.estimators.domains import joined_task
-from momentalign.evaluation.importance import importance_weights
+from momentalign.evaluation.scores import importance_weights
 from momentalign.networks.shallow import Layer, probabilities
 from momentalign.paper.sentiment import TASKS, ReviewTask, config_of, load_task
 from momentalign.selection.reverse import reverse_scores
@@ -46,7 +46,7 @@ def one_task(source: str, target: str, seed: int) -> tuple[list[float], list[flo
     again = [train_stack(whole, limit, [member])[0].layers for limit, member in zip(limits, members, strict=True)]
     accuracies = [found.accuracy(layers) for layers in first], [found.accuracy(layers) for layers in again]
     picks = {rule: _pick(rule, first, found.task) for rule in get_args(Rule)}
-    backwards = reverse_scores(whole.source, whole.labels, whole.target, 2, config_of(50), members, seed=seed)
+    backwards = reverse_scores(whole, config_of(50), members, seed=seed)
     picks["reverse validation"] = int(backwards.scores.argmax())
     rules = {rule: (accuracies[0][pick], accuracies[1][pick]) for rule, pick in picks.items()}
     for name, chosen in (("all weights", range(6)), ("weights from 0.3 on", range(2, 6))):
@@ -85,7 +85,7 @@ def main(seeds: int) -> None:
     """Print the table, best first."""
     if BESIDE.is_dir():
         os.environ.setdefault("MOMENTALIGN_DATA", str(BESIDE))
-    every = Parallel(n_jobs=-1)(delayed(one_task)(*task, seed) for task in TASKS for seed in range(seeds))
+    every = Parallel(n_jobs=-1)(delayed(one_task)(*task.split("->"), seed) for task in TASKS for seed in range(seeds))
     rows = {name: np.mean([rules[name] for *_, rules in every], axis=0) for name in every[0][2]}
     rows |= {
         f"weight {weight:g} for all": np.mean([[first[i], again[i]] for first, again, _ in every], axis=0)

@@ -24,9 +24,9 @@ import momentalign as ma
 from benchmarks.distances import eager_cmd, step
 from benchmarks.figure import Figure
 from momentalign.networks.shallow import outputs
+from momentalign.paper.grouped import train_tasks
 from momentalign.paper.problems import CATEGORIES, load_reviews
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
-from momentalign.training.stack import train_tasks
 
 
 def milliseconds(function: Callable[[], object], *, repeats: int = 30) -> float:

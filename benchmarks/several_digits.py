@@ -24,12 +24,12 @@ from torch.nn.functional import cross_entropy
 
 from momentalign.discrepancies.central_moment import cmd
 from momentalign.discrepancies.several_domains import multi_domain_cmd
-from momentalign.paper.augmentation import DeviceBatches
 from momentalign.paper.digit_networks import (
     CLASSES,
     CONFIG,
     EMBEDDING_INTERVAL,
     WIDTH,
+    DeviceBatches,
     DigitCNN,
     DigitConfig,
     accuracy_of,
@@ -58,7 +58,7 @@ def main() -> None:
             for chosen, way in zip(choices, ways, strict=True):
                 trained = train([read(name, "train") for name in chosen], read(target, "train"), way, seed, config)
                 name = f"{way}, {chosen[0] if len(chosen) == 1 else 'all'}"
-                figures.setdefault(name, []).append(accuracy_of(trained, *read(target, "test"), config))
+                figures.setdefault(name, []).append(accuracy_of(trained, *read(target, "test")))
                 print(f"to {target}: {name}, seed {seed}: {100 * figures[name][-1]:.2f} %", file=sys.stderr, flush=True)
         means = {name: round(100 * sum(values) / len(values), 2) for name, values in figures.items()}
         opponents = [value for name, value in means.items() if name == "plain, all" or not name.endswith(", all")]
@@ -116,9 +116,8 @@ def _distance(sources: list[Tensor], target: Tensor, way: str) -> Tensor | float
 
 def _batches(images: tuple[Tensor, Tensor | None], size: int, config: DigitConfig) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches without end: of a source changed and balanced, of the target as it is."""
-    labelled = images[1] is not None
-    settings = {"augmentation": config.augmentation, "balanced": config.balanced} if labelled else {}
-    loader = DeviceBatches(*images, batch_size=size, standardized=config.standardized, **settings)
+    augmentation = None if images[1] is None else config.augmentation
+    loader = DeviceBatches(*images, batch_size=size, augmentation=augmentation)
     while True:
         yield from loader
 

@@ -225,9 +225,8 @@ def _reviews(data: Path) -> Iterator[ShiftTask]:
     X.data = np.log1p(X.data)
     for s, t in _pairs(len(letters)):
         source, target = slice(offset[s], offset[s] + _REVIEW_ROWS), slice(offset[t], offset[t + 1])
-        rows = X[source].toarray(), X[target].toarray()
         name = f"reviews {letters[s]}-{letters[t]}"
-        yield ShiftTask("reviews", name, rows[0], y[source], rows[1], y[target], m=_REVIEW_ROWS)
+        yield ShiftTask("reviews", name, X[source], y[source], X[target], y[target], m=_REVIEW_ROWS)
 
 
 def _objects(data: Path) -> Iterator[ShiftTask]:

@@ -47,7 +47,7 @@ def stream(sample: NDArray[Any]) -> ma.Moments:
 def whole(sample: NDArray[Any]) -> NDArray[np.float64]:
     """The statistics behind ``ma.cmd``, in one call."""
     shift, moments = np.empty(WIDTH, sample.dtype), np.empty((ORDER + ORDER % 2, WIDTH))
-    sample_statistics(sample, 1.0, ORDER, shift, moments)
+    sample_statistics(sample, 1.0, shift, moments)
     return moments
 
 

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from momentalign.errors import MomentAlignError
-from momentalign.files import read_folder
+from momentalign.files import read_folder, write_folder
+from momentalign.journal import Journal
+from momentalign.paper.backbones import load_weights
 from momentalign.tables.read import read_chunks, read_table
 from momentalign.tensors import unpack_tensors
+from momentalign.workflow.model import load
 
 __all__ = ["SEEDS", "TARGETS", "try_bytes"]
 
 FOLDER = Path(tempfile.gettempdir())
+GOLDEN = Path(__file__).parents[1] / "tests" / "golden" / "0.1.0"
+IDENTITY = {"what": "fuzz"}
 
 
 def _table(content: bytes, suffix: str) -> None:
@@ -44,13 +50,52 @@ def _tensors(content: bytes) -> None:
         raise AssertionError("a file gives more bytes than it has")
 
 
+def _description(content: bytes) -> None:
+    """Load a model whose manifest has the right digests and describes anything; a loaded one predicts."""
+    arrays, _ = read_folder(GOLDEN / "classifier")
+    try:
+        described = json.loads(content)
+        with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+            write_folder(folder, arrays, described)
+            model = load(folder)
+    except (ValueError, TypeError, RecursionError) as error:
+        if isinstance(error, MomentAlignError):
+            raise
+        return  # Nothing that JSON can hold was described.
+    model.predict([[0.0] * model.n_features_in_])
+
+
+def _torch(content: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        path = Path(folder) / "weights.pth"
+        path.write_bytes(content)
+        load_weights(path)
+
+
+def _journal(content: bytes) -> None:
+    """Read a journal whose lines after the first are anything, and a file that is anything."""
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        path = Path(folder) / "cells.jsonl"
+        journal = Journal(path, IDENTITY)
+        with path.open("ab") as file:
+            file.write(content)
+        try:
+            journal.done()
+        except MomentAlignError:
+            path.write_bytes(content)
+            Journal(path, IDENTITY)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "csv": lambda content: _table(content, ".csv"),
     "npz": lambda content: _table(content, ".npz"),
     "npy": lambda content: _table(content, ".npy"),
     "svmlight": lambda content: _table(content, ".svm"),
     "manifest": _manifest,
+    "description": _description,
     "tensors": _tensors,
+    "torch": _torch,
+    "journal": _journal,
 }
 
 
@@ -71,11 +116,29 @@ def _archive() -> list[bytes]:
 def _folder() -> list[bytes]:
     import numpy as np
 
-    from momentalign.files import write_folder
-
     with tempfile.TemporaryDirectory() as folder:
         write_folder(folder, {"a": np.arange(3.0), "b": np.ones((2, 2), np.float32)}, {"text": "ü"})
         return [file.read_bytes() for file in sorted(Path(folder).iterdir())]
+
+
+def _weights() -> list[bytes]:
+    import io
+
+    import torch
+
+    old, new = io.BytesIO(), io.BytesIO()
+    for file, zipped in ((old, False), (new, True)):
+        torch.save({"a": torch.ones(2, 3)}, file, _use_new_zipfile_serialization=zipped)
+    return [old.getvalue(), new.getvalue()]
+
+
+def _lines() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cells.jsonl"
+        journal = Journal(path, IDENTITY)
+        header = path.read_bytes()
+        journal.append({"seed": 1}, {"accuracy": 0.5})
+        return [path.read_bytes().removeprefix(header), header, b""]
 
 
 SEEDS: dict[str, Callable[[], list[bytes]]] = {
@@ -84,7 +147,10 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "npy": _archive,
     "svmlight": lambda: [b"1 1:0.5 7:2\n-1 2:1 # note\n", b"0 qid:1 3:1e-3\n"],
     "manifest": _folder,
+    "description": lambda: [json.dumps(read_folder(GOLDEN / "classifier")[1]).encode()],
     "tensors": _folder,
+    "torch": _weights,
+    "journal": _lines,
 }
 
 

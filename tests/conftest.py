@@ -73,3 +73,37 @@ def beside(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _task_rows(rng: np.random.Generator, count: int, labels: np.ndarray, shift: float, density: float) -> np.ndarray:
+    rows = rng.normal(size=(count, 20)) + np.eye(3, 20)[labels] * 1.5 + shift
+    return (rows * (rng.random(rows.shape) < density)).astype(np.float32)
+
+
+@pytest.fixture
+def make_task() -> Callable[..., object]:
+    """``make_task("csr", rows=41, target_rows=23)``: three classes, a shifted target, some rows held out."""
+
+    from scipy import sparse
+
+    from momentalign.training.config import Task
+
+    def make(
+        kind: str = "dense", *, rows: int = 40, target_rows: int = 30, held_out: int = 16, seed: int = 0
+    ) -> object:
+        rng = np.random.default_rng(seed)
+        density = 1.0 if kind == "dense" else 0.15
+        labels, validation_labels, hidden_labels = (
+            rng.permutation(np.arange(count) % 3) for count in (rows, held_out, target_rows)
+        )
+        matrices = [
+            _task_rows(rng, rows, labels, 0.0, density),
+            _task_rows(rng, target_rows, hidden_labels, 0.7, density) if target_rows else None,
+            _task_rows(rng, held_out, validation_labels, 0.0, density) if held_out else None,
+        ]
+        if kind == "csr":
+            matrices = [None if matrix is None else sparse.csr_matrix(matrix) for matrix in matrices]
+        source, target, validation = matrices
+        return Task(source, labels, target, 3, validation, validation_labels if held_out else None)
+
+    return make

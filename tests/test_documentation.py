@@ -13,8 +13,10 @@ PAGES = [page for page in PAGES if "_build" not in page.parts and "gallery" not 
 # Pages whose python blocks are a walk-through that runs from top to bottom.
 WALKS = [
     "start.md",
+    "serving.md",
     "architecture.md",
     *(f"distances/{name}.md" for name in ("cmd", "cv_cmd", "mmd", "coral", "adversarial")),
+    "pipelines.md",  # last: it turns metadata routing on
 ]
 
 

@@ -29,6 +29,28 @@ def test_two_files_have_a_shift_and_the_target_no_labels(tmp_path):
     assert (source["diagnosis"] == "malignant").mean() < 0.2 < 0.5 < (checked["diagnosis"] == "malignant").mean()
 
 
+def test_a_model_is_served(tmp_path, monkeypatch):
+    from fastapi.testclient import TestClient
+
+    import momentalign as ma
+
+    rows = pd.DataFrame({"spend": [1.0, 2.0, 3.0, 4.0] * 10, "city": ["Linz", "Wien"] * 20})
+    labelled = rows.assign(churn=["no", "no", "yes", "yes"] * 10)
+    model = ma.fit(labelled, rows, label="churn", method="none", max_epochs=50, device="cpu")
+    model.save(tmp_path / "model")
+    monkeypatch.setenv("MOMENTALIGN_MODEL", str(tmp_path / "model"))
+    with TestClient(runpy.run_path(str(EXAMPLES / "serve.py"))["app"]) as client:
+        asked = rows[:4].assign(spend=[1, None, 3, 4], unknown="x").astype(object)
+        asked = asked.where(asked.notna(), None)
+        answer = client.post("/predict", json=asked.to_dict("records"))
+        assert (answer.status_code, answer.json()) == (200, model.predict(asked).tolist())
+        one = client.post("/predict", json=[{"city": None, "spend": 1}])
+        assert (one.status_code, len(one.json())) == (200, 1)
+        refused = client.post("/predict", json=[{"city": "Linz"}])
+    assert refused.status_code == 422
+    assert "'spend'; add them." in refused.json()["detail"]
+
+
 @pytest.fixture
 def show(capsys):
     """Run one example of the gallery in this process and return what it printed."""

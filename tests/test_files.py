@@ -146,18 +146,14 @@ def test_arrays_of_any_layout_are_written(tmp_path):
 
 
 SAVE = """
-import sys, time
+import sys
 import numpy as np
 from momentalign.files import read_folder, write_folder
-end = time.monotonic() + float(sys.argv[3])
 print("ready", flush=True)
-count = 0
-while time.monotonic() < end:
-    count += 1
+for count in range(int(sys.argv[3])):
     number = float(sys.argv[2]) + count % 5
     write_folder(sys.argv[1], {"a": np.full(5000, number)}, {"n": number})
     read_folder(sys.argv[1])
-print(count)
 """
 
 
@@ -165,9 +161,7 @@ def test_several_processes_save_to_one_folder_while_others_read(tmp_path):
     """At every moment the folder holds one whole model of somebody, and at the end nothing else."""
     folder = tmp_path / "model"
     savers = [
-        subprocess.Popen(
-            [sys.executable, "-c", SAVE, folder, str(100 * number), "1.5"], stdout=-1, stderr=-1, text=True
-        )
+        subprocess.Popen([sys.executable, "-c", SAVE, folder, str(100 * number), "20"], stdout=-1, stderr=-1, text=True)
         for number in range(3)
     ]
     for saver in savers:
@@ -180,7 +174,6 @@ def test_several_processes_save_to_one_folder_while_others_read(tmp_path):
             reads += 1
     outputs = [saver.communicate() for saver in savers]
     assert all(saver.returncode == 0 for saver in savers), outputs
-    assert min(int(output) for output, _ in outputs) > 1
     assert reads > 1
     read_folder(folder)
     assert len(names(folder)) == 2

@@ -49,8 +49,10 @@ def folder(tmp_path_factory):
 
 
 def test_fit_prints_a_verdict_and_writes_model_and_page(folder):
-    verdict, model, page = (folder / "fit.txt").read_text().splitlines()
+    verdict, *tables, model, page = (folder / "fit.txt").read_text().splitlines()
     assert verdict.startswith(ma.load(folder / "model").estimator.decision_)
+    assert any(line.startswith("this model  ") for line in tables)
+    assert any(line.startswith("share of class  ") for line in tables)
     assert (model, page) == (f"model: {folder / 'model'}", f"page: {folder / 'model' / 'report.html'}")
     assert {"manifest.json", "report.html"} < {file.name for file in (folder / "model").iterdir()}
 
@@ -79,6 +81,28 @@ def test_predict_prints_to_a_pipe_and_warns_of_drift(folder):
     assert len(answer.stdout.splitlines()) == 401
     assert answer.stderr.startswith("momentalign: warning: the data have drifted away")
     assert answer.stderr.count("\n") == 1
+
+
+def test_predict_counts_categories_that_the_model_does_not_know(folder):
+    frame = pd.read_csv(folder / "this.csv")
+    frame.loc[:6, "city"] = ["Graz", "Graz", "Wels", "Linz", "Graz", "Wels", None]
+    frame.to_csv(folder / "moved.csv", index=False)
+    answer = run("predict", "model", "moved.csv", "--out", "moved_p.csv", "--json", cwd=folder)
+    assert json.loads(answer.stdout)["unseen"] == {"city": 5}
+    assert answer.stderr == (
+        "momentalign: warning: column 'city' holds 2 values that the model does not know in 5 rows of moved.csv: "
+        "'Graz', 'Wels'.\n"
+    )
+
+
+def test_the_seed_is_that_of_the_model(folder):
+    models = []
+    for seed in ((), ("--seed", 0), ("--seed", 7)):
+        settings = ("--label", "churn", "--method", "none", "--max-epochs", 3, "--out", "seeded", *seed)
+        assert run("fit", "last.csv", "this.csv", *settings, cwd=folder).returncode == 0
+        models.append(ma.load(folder / "seeded").predict_proba(folder / "this.csv"))
+    assert np.array_equal(models[0], models[1])
+    assert not np.array_equal(models[0], models[2])
 
 
 def test_fit_for_machines_prints_json_alone(folder):
@@ -155,7 +179,9 @@ def test_interrupted_it_leaves_with_130_one_line_and_the_earlier_model(folder, s
     time.sleep(10)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
     _, errors = process.communicate(timeout=120)
+    assert time.monotonic() - begun < 5  # one second, and what other tests leave of the cores
     assert process.returncode == 130
     assert errors.splitlines()[-1] == "momentalign: interrupted"
     assert "Traceback" not in errors
@@ -197,7 +223,7 @@ def test_outputs_replace_nothing_that_momentalign_did_not_write(folder, argument
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
 
 
-def test_results_of_an_earlier_run_are_replaced(folder):
+def test_results_of_an_earlier_run_are_replaced(tmp_path):
     for _ in range(2):
-        answer = run("reproduce", "overpenalization", "--out", "again.html", cwd=folder)
+        answer = run("reproduce", "overpenalization", "--out", "again.html", cwd=tmp_path)
         assert answer.returncode == 0, answer.stderr

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from momentalign.paper.artificial_figures import boundary_panel
+from momentalign.paper.artificial_page import boundary_panel
 from momentalign.report.svg import Picture, label, mosaic, standalone
 
 NAMES = {"nn": "source alone", "mann": "aligned"}

@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     from momentalign.discrepancies.coral import CORALLoss, coral
     from momentalign.discrepancies.mmd import MMDLoss, mmd
     from momentalign.discrepancies.several_domains import MultiDomainCMDLoss, multi_domain_cmd
-    from momentalign.estimators.auto import AutoClassifier, AutoRegressor
-    from momentalign.estimators.bounds import error_bound
+    from momentalign.estimators.auto import AutoClassifier
+    from momentalign.estimators.auto_regressor import AutoRegressor
     from momentalign.estimators.classifier import MANNClassifier
     from momentalign.estimators.moment_map import MomentMap
     from momentalign.estimators.regressor import MANNRegressor
     from momentalign.estimators.tca import TransferComponentAnalysis
+    from momentalign.evaluation.bounds import error_bound
     from momentalign.evaluation.class_shares import correct_class_shares, estimate_class_shares
     from momentalign.evaluation.diagnose import diagnose
     from momentalign.evaluation.target_accuracy import estimate_accuracy
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
     from momentalign.tables.text import DomainVectorizer
     from momentalign.training.deep.adapt import adapt
-    from momentalign.training.deep.export import export_onnx, load_weights, save_weights
+    from momentalign.training.deep.export import load_weights, save_weights
     from momentalign.training.deep.loaders import PairedLoader
     from momentalign.training.deep.metric import MomentMetric
     from momentalign.training.deep.module import DeepAdaptation
     from momentalign.version import __version__ as __version__
+    from momentalign.workflow.export import export_onnx
     from momentalign.workflow.fit import fit
     from momentalign.workflow.model import load
 
@@ -38,7 +40,7 @@ _HOMES = {
     "__version__": "momentalign.version",
     "AdversarialLoss": "momentalign.discrepancies.adversarial",
     "AutoClassifier": "momentalign.estimators.auto",
-    "AutoRegressor": "momentalign.estimators.auto",
+    "AutoRegressor": "momentalign.estimators.auto_regressor",
     "CMDLoss": "momentalign.discrepancies.central_moment",
     "CORALLoss": "momentalign.discrepancies.coral",
     "DeepAdaptation": "momentalign.training.deep.module",
@@ -61,10 +63,10 @@ _HOMES = {
     "coral": "momentalign.discrepancies.coral",
     "correct_class_shares": "momentalign.evaluation.class_shares",
     "diagnose": "momentalign.evaluation.diagnose",
-    "error_bound": "momentalign.estimators.bounds",
+    "error_bound": "momentalign.evaluation.bounds",
     "estimate_accuracy": "momentalign.evaluation.target_accuracy",
     "estimate_class_shares": "momentalign.evaluation.class_shares",
-    "export_onnx": "momentalign.training.deep.export",
+    "export_onnx": "momentalign.workflow.export",
     "fit": "momentalign.workflow.fit",
     "load": "momentalign.workflow.model",
     "load_weights": "momentalign.training.deep.export",

@@ -9,6 +9,7 @@ Reading checks digests before anything is parsed. Only files that momentalign wr
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -26,7 +27,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
 from momentalign.tensors import strict_json, unpack_tensors
 
 if sys.platform != "win32":
@@ -34,6 +35,7 @@ if sys.platform != "win32":
 
 __all__ = [
     "check_folder",
+    "check_path",
     "flush_folder",
     "read_folder",
     "remove_leftovers",
@@ -46,6 +48,32 @@ POSIX = os.name == "posix"
 # A file that is being written is called ".NAME.momentalign-" and so many random letters.
 UNFINISHED = ".momentalign-"
 RANDOM_LETTERS = 16
+
+
+def check_path(path: object, name: str = "path") -> Path:
+    """Return the path that a file or folder can have, whether or not it is there.
+
+    Examples
+    --------
+    >>> check_path(3)
+    Traceback (most recent call last):
+    ...
+    momentalign.errors.InvalidTypeError: path must be a path, got 3.
+    """
+    if not isinstance(path, str | os.PathLike) or not isinstance(text := os.fspath(path), str):
+        raise InvalidTypeError(f"{name} must be a path, got {path!r:.80}.")
+    if not text or "\0" in text:
+        raise InvalidInputError(f"{name} names no file, got {text!r:.80}; give the path of one.")
+    try:
+        Path(text).stat()
+    except UnicodeEncodeError:  # half of a surrogate pair that no bytes of a name stand for
+        raise InvalidInputError(f"{name} is not valid Unicode, got {text!r:.80}; give another.") from None
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise InvalidInputError(
+                f"{name} cannot be opened ({error.strerror}), got {text!r:.80}; give another."
+            ) from None
+    return Path(text)
 
 
 # Files
@@ -61,8 +89,10 @@ def replace_file(path: Path, content: bytes) -> None:
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield a file to write part by part; it takes its name when all is written, and on any error nothing is left.
 
-    What a killed writer of the same file left is removed first.
+    What a killed writer of the same file left is removed first. A device or a pipe is not replaced.
     """
+    if not path.name or (path.exists() and not path.is_file()):
+        raise InvalidInputError(f"{path} is not a plain file, which could be replaced; name a file.")
     remove_leftovers(path.parent, escape(path.name))
     handle, unfinished = _open_beside(path)
     # A copy of the handle keeps the lock while the file is closed and renamed; Windows renames no open file.
@@ -144,7 +174,7 @@ def write_folder(path: str | Path, arrays: Mapping[str, NDArray[Any]], descripti
     """Write arrays and a JSON description to a folder, replacing the model it held in one step."""
     from safetensors.numpy import save
 
-    folder = Path(path)
+    folder = check_path(path)
     packed = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     digest = hashlib.sha256(packed).hexdigest()
     weights = folder / f"weights-{digest[:16]}.safetensors"
@@ -176,7 +206,7 @@ def write_folder(path: str | Path, arrays: Mapping[str, NDArray[Any]], descripti
 
 def check_folder(path: str | Path) -> None:
     """Refuse a folder that :func:`write_folder` would, before minutes are spent on training; nothing is left behind."""
-    folder = Path(path)
+    folder = check_path(path)
     existing = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
     with _naming_failures(folder):
         with tempfile.TemporaryFile(dir=existing):
@@ -264,7 +294,7 @@ def _digest(path: Path) -> str:
 
 def read_folder(path: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Return the arrays and the description of a folder written by :func:`write_folder`, or raise."""
-    folder = Path(path)
+    folder = check_path(path)
     if not (folder / MANIFEST).is_file():
         raise DataNotFoundError(f"{folder} holds no {MANIFEST}; give the folder that save() wrote.")
     # A writer may replace the model between a look at the manifest and one at the weights; then look again without it.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.files import flush_folder
+from momentalign.files import check_path, flush_folder
 
 if sys.platform != "win32":
     import fcntl
@@ -27,6 +27,7 @@ __all__ = ["Journal", "cell_key"]
 
 FORMAT = "momentalign journal"
 FORMAT_VERSION = 1
+HEAD = f'{{"digest":"{"?" * 16}","format":"{FORMAT}",'.encode()  # how a header begins, whatever its digest
 DIFFERENCES = 5  # shown when a journal turns out to be another run's
 
 
@@ -52,7 +53,7 @@ class Journal:
         What makes results comparable: the experiment, protocol, versions, checksums of the data. A journal that was
         begun with another identity is refused.
     fresh
-        Forget what the file holds and begin anew.
+        Forget what the journal holds and begin anew. A file that is no journal is refused all the same.
 
     Examples
     --------
@@ -66,7 +67,7 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike[str], identity: Mapping[str, Any], *, fresh: bool = False) -> None:
-        self.path = Path(path)
+        self.path = check_path(path)
         self.identity: dict[str, Any] = json.loads(_canonical(dict(identity), "identity"))
         with _naming(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,8 +99,13 @@ class Journal:
         body = {"format": FORMAT, "format_version": FORMAT_VERSION, "identity": self.identity}
         header = _seal(body)
         with _opened(self.path, os.O_RDWR | os.O_CREAT) as handle, _locked(handle):
+            content = _content(handle)
+            if fresh and not _begins_as_journal(content):
+                raise InvalidInputError(
+                    f"{self.path} is no journal of momentalign and is left alone; give another folder."
+                )
             # A file that is no beginning of this header belongs to another program.
-            if fresh or header[:-1].startswith(_content(handle)):
+            if fresh or header[:-1].startswith(content):
                 os.ftruncate(handle, 0)
                 _write(handle, header)
         flush_folder(self.path.parent)
@@ -128,10 +134,8 @@ class Journal:
                 if type(body[name]) is not kind:
                     raise ValueError(f"its {name} is {body[name]!r:.40}")
         except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
-            remedy = "give another folder" if number == 1 else "remove that line"
-            raise DamagedFileError(
-                f"{self.path}, line {number}, is damaged ({error}); {remedy}, or start over with --fresh."
-            ) from error
+            remedy = "give another folder" if number == 1 else "remove that line, or start over with --fresh"
+            raise DamagedFileError(f"{self.path}, line {number}, is damaged ({error}); {remedy}.") from error
         return body
 
 
@@ -158,6 +162,14 @@ def _unseal(line: bytes) -> dict[str, Any]:
     if _seal(body) != line + b"\n":
         raise ValueError("its content does not match its digest")
     return body
+
+
+def _begins_as_journal(content: bytes) -> bool:
+    """Whether this is a journal or what a killed writer left of one."""
+    return all(
+        found == byte or (byte == ord("?") and found in b"0123456789abcdef")
+        for found, byte in zip(content, HEAD, strict=False)
+    )
 
 
 def _differences(there: dict[str, Any], here: dict[str, Any]) -> list[str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 __all__ = ["EpochReport", "ShowProgress", "epoch_bar", "progress_bar"]
+
+
+SECONDS_BETWEEN_LINES = 0.2
 
 
 class EpochReport(NamedTuple):
@@ -65,13 +69,34 @@ def progress_bar(title: str, *, verbose: int) -> Iterator[ShowProgress | None]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    console = Console(stderr=True)
+    if console.is_jupyter:  # rich would ask for widgets there
+        yield _notebook_line(title)
+        return
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task(title, total=None, figures="")
 
         def show(finished: int, total: int, figures: str = "", /) -> None:
             bar.update(task, completed=finished, total=total, figures=figures)
 
         yield show
+
+
+def _notebook_line(title: str) -> ShowProgress:
+    """Show one line of text below the cell, and write it anew where it changes."""
+    from IPython.display import display
+
+    handle = display({"text/plain": title}, raw=True, display_id=True)
+    shown_at = 0.0
+
+    def show(finished: int, total: int, figures: str = "", /) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if finished >= total or now - shown_at >= SECONDS_BETWEEN_LINES:
+            shown_at = now
+            handle.update({"text/plain": f"{title} {finished}/{total}  {figures}".rstrip()}, raw=True)
+
+    return show
 
 
 @contextmanager

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignError
 
 __all__ = [
     "Features",
@@ -21,6 +21,7 @@ __all__ = [
     "check_codes",
     "check_confidence",
     "check_device",
+    "check_domain_weights",
     "check_features",
     "check_generator",
     "check_int",
@@ -32,6 +33,7 @@ __all__ = [
     "check_stack",
     "naming",
     "positive_int",
+    "refuse_other_count",
 ]
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -126,6 +128,34 @@ def check_choice(value: object, name: str, choices: Iterable[Choice]) -> Choice:
         if value is choice or (isinstance(value, str) and value == choice):
             return choice
     raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r:.80}.")
+
+
+def check_domain_weights(value: object) -> Literal["equal", "size", "similarity"] | tuple[float, ...]:
+    """Return the weights of the domains as a name or as numbers, or say what is wrong with them."""
+    for known in ("equal", "size", "similarity"):
+        if isinstance(value, str) and value == known:
+            return known
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise InvalidInputError(
+            f'domain_weights must be "equal", "size", "similarity" or one number per source, got {value!r}.'
+        )
+    weights = tuple(value)
+    if not all(isinstance(weight, numbers.Real) and not isinstance(weight, bool) for weight in weights):
+        raise InvalidTypeError(f"domain_weights must hold numbers, got {value!r}; try [1.0, 2.0] for two sources.")
+    found = tuple(float(weight) for weight in weights)
+    if not all(math.isfinite(weight) and weight >= 0.0 for weight in found) or sum(found) <= 0.0:
+        raise InvalidInputError(
+            f"domain_weights must be finite, none negative and one positive at least, got {value!r}."
+        )
+    return found
+
+
+def refuse_other_count(domain_weights: str | Sequence[float], n_sources: int) -> None:
+    """Raise where weights of domains are numbers, but not one per source."""
+    if not isinstance(domain_weights, str) and len(domain_weights) != n_sources:
+        raise InvalidInputError(
+            f"domain_weights has {len(domain_weights)} numbers for {n_sources} sources; give one number per source."
+        )
 
 
 def check_interval(interval: object) -> float:
@@ -309,11 +339,16 @@ def _normalised(array: Floats, name: str) -> Floats:
 
 
 @contextmanager
-def naming(argument: str) -> Iterator[None]:
-    """Give the errors of scikit-learn the name of the argument, in one line and without a print of the data."""
+def naming(argument: str, *, ours: bool = False) -> Iterator[None]:
+    """Give the errors of scikit-learn the name of the argument, in one line and without a print of the data.
+
+    With `ours` the errors of this library too, which name the argument themselves, but not the chunk it came in.
+    """
     try:
         yield
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # The last is what torch raises where numpy may not read.
+        if isinstance(error, MomentAlignError) and not ours:
+            raise
         lines = [line for line in str(error).splitlines() if not line.lstrip().startswith(("array=", "["))]
         message = " ".join(" ".join(lines).split())
         kind = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError

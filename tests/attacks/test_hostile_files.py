@@ -88,6 +88,10 @@ def _set(*keys_and_value):
     return change
 
 
+def _labels(kind, values):
+    return _set("description", "classes", {"dtype": kind, "values": values})
+
+
 def _drop(*keys):
     def change(body):
         *before, last = keys
@@ -130,9 +134,31 @@ FORGERIES = {
     "no classes": (_drop("description", "classes"), "does not describe a model"),
     "too many classes": (_set("description", "classes", "values", [0, 1, 2]), "shapes"),
     "one class": (_set("description", "classes", "values", [0]), "shapes"),
-    "classes as objects": (_set("description", "classes", {"dtype": "|O", "values": [0, 1]}), "does not describe"),
-    "classes as void": (_set("description", "classes", {"dtype": "V8", "values": [0, 1]}), "does not describe"),
+    "classes as objects": (_labels("|O", [0, 1]), "does not describe"),
+    "classes as void": (_labels("V8", [0, 1]), "does not describe"),
     "classes that do not convert": (_set("description", "classes", "values", ["a", "b"]), "does not describe"),
+    "classes as dictionaries": (_labels("object", [{}, {}]), "does not describe"),
+    "classes as lists": (_labels("<i8", [[0], [1]]), "does not describe"),
+    "classes as a text": (_labels("<U1", "ab"), "does not describe"),
+    "classes as null": (_labels("object", [None, 1]), "does not describe"),
+    "doubled classes": (_set("description", "classes", "values", [1, 1]), "does not describe"),
+    "classes that are cut to one": (
+        _set("description", "classes", {"dtype": "<U1", "values": ["aa", "ab"]}),
+        "describe",
+    ),
+    "infinite classes": (
+        _set("description", "classes", {"dtype": "<f8", "values": [1.0, 10**400]}),
+        "does not describe",
+    ),
+    "classes beyond float16": (_labels("<f2", [1, 10**6]), "does not describe"),
+    "classes of gigabytes": (
+        _set("description", "classes", {"dtype": "<U500000000", "values": ["a", "b"]}),
+        "describe",
+    ),
+    "a type of classes that is none": (
+        _set("description", "classes", {"dtype": ["<i8"], "values": [0, 1]}),
+        "describe",
+    ),
     "other features": (_set("description", "features", 3), "shapes"),
     "features as text": (_set("description", "features", "two"), "does not describe a model"),
     "infinite features": (_set("description", "features", 10**400), "does not describe a model"),

@@ -142,7 +142,7 @@ def test_the_loss_is_the_function(pair, settings):
     [
         ({"beta": 1.0}, True),
         ({"beta": np.float32(1.0)}, True),
-        ({}, False),
+        ({}, True),
         ({"beta": [1.0]}, False),
         ({"beta": 1.0, "kernel": "gaussians"}, False),
         ({"beta": 1.0, "unbiased": True}, False),

@@ -10,8 +10,10 @@ import torch.distributed as dist
 import momentalign as ma
 from momentalign.discrepancies._cpu import CPUBackend
 from momentalign.discrepancies.central_moment import stacked_terms
+from momentalign.moments.loops import compiled
 from momentalign.moments.sample import guarded_norm, guarded_root
-from momentalign.training.distance_loops import Compared, Objective, marginal_terms
+from momentalign.training.distance_loops import Compared, Objective, cmd, marginal_loops
+from momentalign.training.kernels import entry_point
 
 DTYPES = [torch.float32, torch.float64]
 CROSS = [1, 2, 3]
@@ -159,10 +161,15 @@ def _joined(source, target):
 
 def _trained(source, target):
     hidden = torch.cat([source, target]).float().numpy()
-    objective, unused = Objective(1.0, 5, 1.0, 1.0, 0, 0, np.zeros(0)), np.zeros(2, np.float32)
+    loops = [part.compiled for part in marginal_loops(5)]
+    objective, unused = Objective(1.0, 5, 1.0, 1.0, 0, 0, np.zeros(0), *loops), np.zeros(2, np.float32)
     compared = Compared(hidden, np.empty_like(hidden), len(source), 2, np.zeros(1, int), 1, *[unused] * 4)
-    _, _, terms = marginal_terms(objective, compared, np.ones(5))
-    return terms[5]
+    return entry_point(_cmd, objective, compared)(objective, compared)
+
+
+@compiled
+def _cmd(objective, compared):
+    return cmd(objective, compared)
 
 
 PATHS = {

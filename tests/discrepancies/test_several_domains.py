@@ -247,19 +247,20 @@ BAD_SAMPLES = [
         [ONE],
         [ONE, ONE[:, :1]],
         InvalidInputError,
-        "sources[0] has 2 columns and targets[1] has 1; give all the same features.",
+        "sources[0] has 2 columns and targets[1] has 1; give both the same features.",
     ),
     (
         [ONE],
         [torch.ones(2, 2)],
         InvalidTypeError,
-        "sources and targets must all be torch tensors or all be arrays; convert some of them.",
+        "sources[0] and targets[0] must both be torch tensors or both be arrays, got ndarray and Tensor; convert "
+        "one of them.",
     ),
     (
         [torch.ones(2, 2)],
         [torch.ones(2, 2, device="meta")],
-        InvalidInputError,
-        "sources[0] is on cpu and targets[0] on meta; move one of them.",
+        InvalidTypeError,
+        "targets[0] is on the meta device and holds no numbers; give a tensor that does.",
     ),
     (
         [ONE, np.full((3, 2), np.nan)],
@@ -296,9 +297,9 @@ BAD_SETTINGS = [
     (
         {"between": "triples"},
         InvalidInputError,
-        'between must be "pooled", "pairs" or "barycentre", got \'triples\'.',
+        "between must be one of 'pooled', 'pairs', 'barycentre', got 'triples'.",
     ),
-    ({"between": None}, InvalidInputError, 'between must be "pooled", "pairs" or "barycentre", got None.'),
+    ({"between": None}, InvalidInputError, "between must be one of 'pooled', 'pairs', 'barycentre', got None."),
     ({"domain_weights": "rows"}, InvalidInputError, f"{WEIGHTED} 'rows'."),
     ({"domain_weights": 1.0}, InvalidInputError, f"{WEIGHTED} 1.0."),
     (

@@ -1,16 +1,18 @@
 """The robust default: what it decides, that it helps and does not hurt, and that a saved one is the same."""
 
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.datasets import make_classification, make_regression
+from sklearn.datasets import load_breast_cancer, make_classification, make_regression
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import check_estimator
 
 import momentalign as ma
-from momentalign.estimators import auto
-from momentalign.estimators.evidence import share_adapted, share_outside
+from momentalign.estimators import portfolio
+from momentalign.estimators.evidence import Evidence
 
 FAST = 80
 
@@ -18,7 +20,7 @@ FAST = 80
 @pytest.fixture
 def quick(monkeypatch):
     """A tenth of the updates: for what does not depend on how well networks learn."""
-    monkeypatch.setattr(auto, "UPDATES", FAST)
+    monkeypatch.setattr(portfolio, "UPDATES", FAST)
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +41,8 @@ def test_it_adapts_to_drifted_sensors(classes):
     model = ma.AutoClassifier(random_state=0).fit(X[400:], y[400:], target)
     plain = ma.AutoClassifier(random_state=0).fit(X[400:], y[400:])
     assert model.decision_.startswith("Adapted")
+    assert "above not adapting" in model.decision_
+    assert model.gain_.low < model.score(target, y[:400]) - plain.score(target, y[:400]) < model.gain_.high
     assert model.score(target, y[:400]) > plain.score(target, y[:400]) + 0.05
     assert model.portfolio_["weight"].sum() == pytest.approx(1.0)
 
@@ -47,7 +51,8 @@ def test_it_leaves_alone_what_needs_no_help(classes):
     X, y = classes
     model = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300], X[300:])
     plain = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300])
-    assert model.decision_.startswith("Not adapted: plain models agree on ")
+    assert model.decision_.startswith("Not adapted. Expected accuracy on the target ")
+    assert model.gain_ is None
     np.testing.assert_array_equal(model.predict(X[300:]), plain.predict(X[300:]))
     assert model.estimate_.low < model.score(X[300:], y[300:]) < model.estimate_.high
 
@@ -56,11 +61,47 @@ def test_where_the_target_is_out_of_reach_only_standardised_domains_count():
     random = np.random.default_rng(0)
     X, y = random.normal(size=(200, 2)), np.repeat([0, 1], 100)
     X[y == 1] += 3
-    model = ma.AutoClassifier(random_state=0).fit(X, y, 5 * X + 100)
+    target = 100 + 20 * np.exp(X)  # Outside, and of another shape: no moved copy.
+    model = ma.AutoClassifier(random_state=0).fit(X, y, target)
     assert "outside" in model.decision_
-    assert model.score(5 * X + 100, y) > 0.9
+    assert model.score(target, y) > 0.7
     counts = model.portfolio_.set_index("name")["weight"] > 0
-    assert all(name.endswith("standardised") for name in counts.index[counts])
+    assert all(name.endswith(("standardised", "of the target")) for name in counts.index[counts])
+
+
+def test_where_all_plain_models_agree_on_moved_features_they_are_moved_back():
+    """Moved by two standard deviations, plain models name one class for nearly every row, and agree."""
+    random = np.random.default_rng(5)
+    y, y_target = random.integers(2, size=(2, 800))
+    X, target = (random.normal(size=(800, 4)) + 1.2 * one[:, None] for one in (y, y_target))
+    target += 2 * X.std(axis=0)
+    model = ma.AutoClassifier(random_state=0).fit(X, y, target)
+    assert "moved" in model.decision_
+    assert model.agreement_[0] > 0.95
+    assert model.score(target, y_target) > 0.85
+    assert model.estimate_.low < model.score(target, y_target) < model.estimate_.high
+
+
+def test_other_class_shares_are_not_adapted_away():
+    """Tumours with large radii are malignant more often; adapting would make half of them benign."""
+    X, y = load_breast_cancer(return_X_y=True)
+    large = X[:, 0] > np.median(X[:, 0])
+    X = X[:, 1:]
+    model = ma.AutoClassifier(random_state=0).fit(X[~large], y[~large], X[large])
+    assert "other class shares" in model.decision_
+    assert model.score(X[large], y[large]) > 0.85
+
+
+def test_classes_that_are_compact_are_found_again_in_the_target(quick):
+    random = np.random.default_rng(0)
+    codes = random.integers(3, size=600)
+    centres = 5 * np.eye(3, 12)
+    X, target = centres[codes[:300]], (centres + 1.3 * np.roll(centres, 5, axis=1))[codes[300:]]
+    X, target = X + random.normal(size=X.shape), target + 1.5 * random.normal(size=target.shape)
+    model = ma.AutoClassifier(random_state=0).fit(X, codes[:300], target)
+    weights = model.portfolio_.set_index("name")["weight"]
+    assert weights["class means of the target"] > 0.2
+    assert model.score(target, codes[300:]) > 0.95
 
 
 def test_labels_of_the_target_are_not_there_to_be_seen(quick, classes):
@@ -79,6 +120,23 @@ def test_threads_change_no_bit(quick, classes, jobs):
     np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
 
 
+@pytest.mark.long
+@pytest.mark.filterwarnings("default")  # of the cluster's own
+def test_a_cluster_trains_the_candidates(classes):
+    import joblib
+    from distributed import Client, LocalCluster
+
+    X, y = classes
+    one = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300], X[300:])
+    workers = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with LocalCluster(**workers) as cluster, Client(cluster) as client:
+        with joblib.parallel_config(backend="dask"):
+            other = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300], X[300:])
+        pids = {os.getpid(), *client.run(os.getpid).values()}
+    assert len(pids) == 3
+    np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
 @pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix, pd.DataFrame], ids=["array", "sparse", "frame"])
 def test_a_saved_portfolio_is_the_same(quick, classes, tmp_path, layout):
     X, y = classes
@@ -89,7 +147,16 @@ def test_a_saved_portfolio_is_the_same(quick, classes, tmp_path, layout):
     loaded = ma.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(rows), model.predict_proba(rows))
     pd.testing.assert_frame_equal(loaded.portfolio_, model.portfolio_, check_dtype=False)
-    assert (loaded.decision_, loaded.estimate_) == (model.decision_, model.estimate_)
+    for name in ("decision_", "estimate_", "gain_", "agreement_"):
+        assert getattr(loaded, name) == getattr(model, name)
+
+
+def test_columns_that_only_vary_in_the_target_are_saved_too(quick, classes, tmp_path):
+    X, y = classes
+    X, target = np.column_stack([X[:100], np.ones(100)]), np.column_stack([X[100:200], np.arange(100.0)])
+    model = ma.AutoClassifier(random_state=0).fit(X, y[:100], target)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(ma.load(tmp_path / "model").predict_proba(target), model.predict_proba(target))
 
 
 def test_a_saved_regression_is_the_same(quick, tmp_path):
@@ -133,9 +200,7 @@ def test_what_cannot_be_trained_on_is_refused(classes):
 
 
 def test_agreement_decides_how_much_is_adapted():
-    assert [share_adapted(on_target, 1.0) for on_target in (0.5, 0.945, 0.99)] == pytest.approx([1.0, 0.5, 0.0])
-    source = np.array([[0.0, 0.0], [1.0, 1.0]])
-    assert share_outside(source, np.array([[2.0, 3.0]])) == 1.0
+    assert [Evidence(on, 1.0).share_adapted for on in (0.5, 0.945, 0.99)] == pytest.approx([1.0, 0.5, 0.0])
 
 
 @pytest.mark.parametrize("estimator", [ma.AutoClassifier(random_state=0), ma.AutoRegressor(random_state=0)])

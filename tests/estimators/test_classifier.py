@@ -10,7 +10,10 @@ from sklearn.utils import get_tags
 
 import momentalign as ma
 from momentalign.discrepancies.names import named_distance
+from momentalign.errors import InvalidInputError
 from momentalign.estimators import mann as network
+from momentalign.estimators.classifier import ClassLabels
+from momentalign.estimators.domains import refuse_missing
 from momentalign.training import compiled_engine as compiled
 from momentalign.validation import check_device
 
@@ -44,6 +47,7 @@ def test_the_parameters_and_defaults_are_the_contract():
         "between": "pooled",
         "domain_weights": "equal",
         "sharpen": 0.0,
+        "class_weight": None,
     }
     arguments = inspect.signature(ma.MANNClassifier.fit).parameters
     assert [name for name, p in arguments.items() if p.kind is p.POSITIONAL_OR_KEYWORD] == [
@@ -52,7 +56,11 @@ def test_the_parameters_and_defaults_are_the_contract():
         "y",
         "X_target",
     ]
-    assert [name for name, p in arguments.items() if p.kind is p.KEYWORD_ONLY] == ["sample_domain", "y_target"]
+    assert [name for name, p in arguments.items() if p.kind is p.KEYWORD_ONLY] == [
+        "sample_domain",
+        "y_target",
+        "sample_weight",
+    ]
 
 
 @pytest.mark.parametrize("name", DISCREPANCIES)
@@ -102,12 +110,12 @@ def test_patience_stops_training_after_the_lowest_validation_loss(quick, problem
 def test_held_out_rows_keep_the_class_proportions(quick, make_problem):
     X, y, *_ = make_problem(rows=100)
     y = (np.arange(100) % 5 == 0).astype(int)
-    _, task, _, _ = quick(validation_fraction=0.25)._prepare(X, y, None)
+    _, task, _ = quick(validation_fraction=0.25)._prepare(X, y, None)
     assert np.bincount(task.labels).tolist() == [60, 15]
     assert np.bincount(task.validation_labels).tolist() == [20, 5]
     both = np.concatenate([task.source, task.validation])
     np.testing.assert_array_equal(np.sort(both, axis=0), np.sort(X.astype(np.float32), axis=0))
-    _, everything, _, _ = quick(validation_fraction=0.0)._prepare(X, y, None)
+    _, everything, _ = quick(validation_fraction=0.0)._prepare(X, y, None)
     assert everything.validation is None
 
 
@@ -355,3 +363,40 @@ def test_a_weight_that_cannot_sharpen_is_refused(quick, problem, value):
     ):
         with pytest.raises((ValueError, TypeError), match="sharpen must be a"):
             call()
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [[3, 1], [2]],
+        [[True, False], [True]],
+        [[1.0, 2.0], [3, 1]],
+        [["b", "a"], np.array(["long name", "a"], dtype=object)],
+    ],
+)
+def test_classes_are_those_of_all_chunks_together(chunks):
+    labels = ClassLabels()
+    for chunk in chunks:
+        labels.note(labels.read(chunk))
+    labels.finish()
+    every = [label for chunk in chunks for label in chunk]
+    assert labels.classes.tolist() == sorted(set(every))
+    for chunk in chunks:
+        assert [labels.classes[code] for code in labels.coded(labels.read(chunk))] == list(chunk)
+
+
+@pytest.mark.parametrize(
+    ("labels", "row", "shown"),
+    [
+        ([0.0, 1.0, np.nan, np.nan], 3, r"missing \(nan\)"),
+        ([0.0, np.inf], 2, r"not finite \(inf\)"),
+        (["a", "b", None], 3, r"missing \(None\)"),
+        (np.array(["a", np.nan], dtype=object), 2, r"missing \(nan\)"),
+        (pd.Series(["a", "b", None], dtype="string"), 3, r"missing \(<NA>\)"),
+        (pd.Series([None, "a"], dtype="category"), 1, r"missing \(nan\)"),
+        (pd.Series([1, None], dtype="Int64"), 2, r"missing \(nan\)"),
+    ],
+)
+def test_a_label_that_is_missing_is_named_by_its_row(labels, row, shown):
+    with pytest.raises(InvalidInputError, match=rf"^the label of row {row} is {shown}; fill it in or leave the row"):
+        refuse_missing(ClassLabels().read(labels))

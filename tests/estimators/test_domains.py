@@ -8,8 +8,8 @@ from scipy import sparse
 import momentalign as ma
 from momentalign import MANNClassifier
 from momentalign.errors import InvalidInputError
+from momentalign.estimators.classifier import ClassLabels
 from momentalign.estimators.domains import joined_task, read_domains
-from momentalign.estimators.labels import ClassLabels
 
 
 def read(X, y, X_target, **options):
@@ -403,7 +403,7 @@ def test_moments_are_those_of_the_last_fit(quick, problem):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"between": "all"}, r'between must be "pooled", "pairs" or "barycentre", got \'all\''),
+        ({"between": "all"}, r"between must be one of 'pooled', 'pairs', 'barycentre', got 'all'"),
         ({"domain_weights": "rows"}, r'domain_weights must be "equal", "size", "similarity" or one number per source'),
         ({"domain_weights": [1.0, 2.0]}, r"domain_weights has 2 numbers for 3 sources"),
         ({"discrepancy": ma.MultiDomainCMDLoss()}, r'takes lists of them; give discrepancy="cmd" with between'),

@@ -27,6 +27,7 @@ CHANGES = {
     "domain_weights": [1.0, 9.0],
     "loss": "absolute",
     "sharpen": 0.5,
+    "class_weight": {0: 1.0, 1: 3.0},
 }
 # What says where something is done and what is shown; tests of their own look at them.
 ELSEWHERE = {"device", "verbose"}

@@ -1,14 +1,13 @@
+import datetime
 import inspect
-import random
+from decimal import Decimal
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy import sparse
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -18,7 +17,8 @@ from sklearn.utils import get_tags
 import momentalign as ma
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.estimators import mann as network
-from momentalign.estimators.regressor import MANNRegressor
+from momentalign.estimators.domains import refuse_missing
+from momentalign.estimators.regressor import BLOCK, ContinuousLabels, MANNRegressor, fitted_scale, read_values
 from momentalign.files import read_folder, write_folder
 
 LEARN = {"hidden": (10,), "optimizer": "adam", "learning_rate": 0.03, "max_epochs": 150, "patience": None}
@@ -57,7 +57,7 @@ def quick():
 def test_the_parameters_are_those_of_the_classifier_and_the_loss():
     own, of_classifier = (dict(inspect.signature(kind).parameters) for kind in (MANNRegressor, ma.MANNClassifier))
     assert str(own.pop("loss")) == "loss: 'ValueLossName' = 'squared'"
-    del of_classifier["sharpen"]
+    del of_classifier["sharpen"], of_classifier["class_weight"]
     assert list(map(str, own.values())) == list(map(str, of_classifier.values()))
     assert str(inspect.signature(MANNRegressor.fit)) == str(inspect.signature(ma.MANNClassifier.fit))
     changed = {name: object() for name in [*own, "loss"]}
@@ -120,23 +120,6 @@ def test_the_score_is_the_coefficient_of_determination(quick, problem):
     assert model.score(problem.X, problem.y) == r2_score(problem.y, model.predict(problem.X)) > 0.5
 
 
-@pytest.mark.parametrize(
-    "discrepancy", [None, "cmd", "cv-cmd", "mmd", "coral", "dann", lambda s, t: (s.mean(0) - t.mean(0)).square().sum()]
-)
-def test_every_discrepancy_trains(quick, problem, discrepancy):
-    model = quick(discrepancy=discrepancy).fit(problem.X, problem.y, problem.X_target)
-    distances = np.array(model.history_["distance"])
-    assert (distances == 0).all() if discrepancy is None else (distances > 0).all()
-    assert [w.shape for w in model.coefs_] == [(2, 5), (5, 1)]
-    assert set(model.history_) == {"source_loss", "distance", "validation_loss"}
-
-
-@pytest.mark.parametrize("setting", [{"weight": 0.0}, {"discrepancy": None}])
-def test_without_weight_or_discrepancy_the_target_changes_nothing(quick, problem, assert_same_weights, setting):
-    with_target = quick(**setting).fit(problem.X, problem.y, problem.X_target[:40])
-    assert_same_weights(with_target, quick().fit(problem.X, problem.y))
-
-
 def test_several_outputs_of_any_size_are_learned_side_by_side():
     X, y, X_target, y_target = make_problem()
     several = np.column_stack([y, 1e6 * y**2 + 1e9, -1e-6 * y])
@@ -181,6 +164,7 @@ def test_patience_stops_training_and_the_lowest_validation_loss_is_kept(quick, p
     losses = model.history_["validation_loss"]
     assert model.best_epoch_ == np.argmin(losses) + 1
     assert model.n_epochs_ == len(losses) == model.best_epoch_ + 4 < 300
+    assert set(model.history_) == {"source_loss", "distance", "validation_loss"}
 
 
 def test_two_rows_are_enough(quick):
@@ -287,7 +271,7 @@ def test_what_cannot_be_learned_is_said_and_changes_nothing(quick, problem, kind
         ({"weight": "auto"}, r'weight="auto" combines class probabilities, .* try weight=1.0'),
         ({"weight": "much"}, r"weight must be a number, got 'much'"),
         ({"discrepancy": "cmmd"}, r"discrepancy must be .* got 'cmmd'"),
-        ({"validation_fraction": 1.0}, r"validation_fraction must be below 1"),
+        ({"validation_fraction": 1.0}, r"validation_fraction must be a finite number of at least 0 and below 1"),
         ({"loss": "cross_entropy"}, r"loss must be one of squared, absolute, huber, got 'cross_entropy'"),
         ({"loss": None}, r"loss must be one of squared, absolute, huber, got None"),
     ],
@@ -295,26 +279,6 @@ def test_what_cannot_be_learned_is_said_and_changes_nothing(quick, problem, kind
 def test_parameters_that_cannot_work_are_refused(quick, problem, setting, message):
     with pytest.raises(InvalidInputError, match=message):
         quick(**setting).fit(problem.X, problem.y, problem.X_target)
-
-
-@pytest.mark.parametrize("method", ["predict", "transform"])
-def test_an_unfitted_model_says_so(quick, problem, method):
-    with pytest.raises(NotFittedError):
-        getattr(quick(), method)(problem.X)
-
-
-def test_the_same_seed_gives_the_same_bits_and_nothing_global_is_touched(quick, problem, assert_same_weights):
-    model = quick().fit(problem.X, problem.y, problem.X_target)
-    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # noqa: NPY002
-    threads = torch.get_num_threads()
-    torch.set_num_threads(3)
-    try:
-        assert_same_weights(model, quick().fit(problem.X, problem.y, problem.X_target))
-    finally:
-        torch.set_num_threads(threads)
-    assert states == (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())  # noqa: NPY002
-    other = quick(random_state=1).fit(problem.X, problem.y, problem.X_target)
-    assert (other.coefs_[0] != model.coefs_[0]).all()
 
 
 def test_it_lives_in_pipelines_and_searches(quick, problem):
@@ -422,3 +386,153 @@ def test_a_class_that_could_not_be_read_back_is_not_saved(problem, tmp_path):
     with pytest.raises(InvalidInputError, match="a Own cannot be read back, load knows"):
         model.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+KINDS = {
+    "list": [1, 2.5],
+    "float32": np.array([1.0, 2.5], np.float32),
+    "series": pd.Series([1.0, 2.5], index=[7, 3]),
+    "nullable series": pd.Series([1.0, 2.5], dtype="Float64"),
+    "objects": np.array([Decimal(1), 2.5], dtype=object),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_any_kind_are_numbers(kind):
+    values = read_values(KINDS[kind], "y")
+    assert values.dtype == np.float64
+    assert values.tolist() == [1.0, 2.5]
+
+
+def test_rows_of_several_numbers_stay_rows():
+    for values in ([[1, 2], [3, 4], [5, 6]], pd.DataFrame({"a": [1, 3, 5], "b": [2, 4, 6]})):
+        assert read_values(values, "y").tolist() == [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+
+
+def test_none_is_an_unknown_number():
+    np.testing.assert_array_equal(read_values([1.5, None, np.nan], "y_target"), [1.5, np.nan, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (["left", "right"], "'left'"),
+        (["1.5", "2.5"], "'1.5'"),
+        ([b"a", b"b"], "b'a'"),
+        (np.array([1.0, "two"], dtype=object), "'two'"),
+        (np.array([datetime.date(2020, 1, 2), None], dtype=object), r"datetime.date\(2020, 1, 2\)"),
+        (np.array(["2020-01-02"], dtype="M8[D]"), r"datetime.date\(2020, 1, 2\)"),
+        (np.array([1.0, pd.NA], dtype=object), "<NA>"),
+        (np.array([10**400], dtype=object), "10000"),
+        ([["word " * 100]], r"'word word .*\.\.\..*'"),
+    ],
+)
+def test_what_is_no_number_is_shown_in_one_line(values, shown):
+    with pytest.raises(
+        InvalidTypeError, match=rf"^y holds {shown}.*, a regressor learns numbers; use MANNClassifier"
+    ) as e:
+        read_values(values, "y")
+    assert "\n" not in str(e.value)
+    assert len(str(e.value)) < 120
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        *(
+            (values, r"must hold one or several numbers per row, .* got shape \(")
+            for values in (3.0, [], np.zeros((3, 0)), np.zeros((2, 2, 2)), "text", sparse.eye(3, format="csr"))
+        ),
+        ([[1.0, 2.0], [3.0]], "inhomogeneous"),
+        ([1 + 2j, 3.0], "Complex data not supported; give real and imaginary parts"),
+    ],
+)
+def test_what_is_no_row_of_numbers_is_named(values, message):
+    with pytest.raises(InvalidInputError, match=f"^y:? .*{message}|^y: {message}"):
+        read_values(values, "y")
+
+
+@pytest.mark.parametrize("shape", [(50,), (50, 1), (50, 3)])
+def test_standardised_values_have_mean_zero_and_deviation_one_and_come_back(shape):
+    values = np.random.default_rng(0).normal(5.0, 3.0, size=shape)
+    scale = fitted_scale(values)
+    standard = scale.standardise(values)
+    assert scale.mean.shape == scale.standard_deviation.shape == shape[1:]
+    assert standard.shape == (50, values.size // 50)
+    np.testing.assert_allclose(standard.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(standard.std(axis=0), 1.0, rtol=1e-12)
+    back = scale.restore(standard)
+    assert back.shape == shape
+    np.testing.assert_allclose(back, values, rtol=1e-12)
+
+
+def test_a_constant_comes_back_to_the_last_digit_whatever_the_outputs_are():
+    values = np.full((3, 2), 0.1)  # the mean of three is 0.10000000000000002
+    values[:, 1] = [1.0, 2.0, 3.0]
+    scale = fitted_scale(values)
+    assert scale.standardise(values)[:, 0].tolist() == [0.0, 0.0, 0.0]
+    assert scale.restore(np.full((3, 2), 9.0))[:, 0].tolist() == [0.1, 0.1, 0.1]
+
+
+def test_values_whose_deviation_leaves_float64_are_refused():
+    with pytest.raises(
+        InvalidInputError, match=r"y holds 1e\+300, too large to take a standard deviation of; scale y first"
+    ):
+        fitted_scale(np.array([1e300, -1e300]))
+
+
+def _noted(parts):
+    labels = ContinuousLabels()
+    for part in parts:
+        labels.note(labels.read(part))
+    labels.finish()
+    return labels
+
+
+@pytest.mark.parametrize("shape", [(1000,), (1000, 3), (2 * BLOCK + 999,)])
+@pytest.mark.parametrize("offset", [0.0, 1e8])
+def test_scales_of_chunks_are_merged_to_that_of_all(shape, offset):
+    values = np.random.default_rng(0).normal(size=shape) * 3.0 + offset
+    labels = _noted(np.split(values, [1, 20, 700]))
+    expected = fitted_scale(values)
+    np.testing.assert_allclose(labels.scale.mean, expected.mean, rtol=1e-13)
+    np.testing.assert_allclose(labels.scale.standard_deviation, expected.standard_deviation, rtol=1e-9)
+    assert labels.coded(values).dtype == np.float32
+    assert labels.coded(values).shape == (shape[0], values.size // shape[0])
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_size_of_chunks_changes_no_bit_of_a_scale(columns):
+    values = np.random.default_rng(0).normal(size=(3 * BLOCK - 7, columns)) + 5.0
+    expected = _noted([values]).scale
+    for cuts in ([BLOCK], [1, 20, 700, BLOCK + 1], range(0, len(values), 999)):
+        for part in (values, np.asfortranarray(values)):
+            scale = _noted(chunk for chunk in np.split(part, cuts) if len(chunk)).scale
+            np.testing.assert_array_equal(scale.mean, expected.mean)
+            np.testing.assert_array_equal(scale.standard_deviation, expected.standard_deviation)
+
+
+def test_a_constant_stays_one_to_the_last_bit():
+    labels = _noted(np.full(rows, 0.1) for rows in (7, 11, BLOCK))
+    assert (labels.scale.mean, labels.scale.standard_deviation) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "row", "shown"),
+    [
+        ([0.0, None, np.nan], 2, "missing"),
+        ([[1.0, 2.0], [3.0, 4.0], [5.0, np.nan]], 3, "missing"),
+        (np.asfortranarray([[1.0, 2.0], [-np.inf, 4.0]]), 2, "not finite"),
+    ],
+)
+def test_a_number_that_is_missing_is_named_by_its_row(values, row, shown):
+    with pytest.raises(InvalidInputError, match=rf"^the label of row {row} is {shown} \(.*; fill it in"):
+        refuse_missing(ContinuousLabels().read(values))
+
+
+@pytest.mark.parametrize(("rows", "fraction", "held_out"), [(10, 0.3, 3), (4, 0.3, 2), (3, 0.3, 0), (10, 0.0, 0)])
+def test_numbers_are_held_out_where_both_parts_have_two(rows, fraction, held_out):
+    training, validation = ContinuousLabels().hold_out(np.zeros((rows, 1)), fraction, 0)
+    assert (0 if validation is None else len(validation)) == held_out
+    every = np.concatenate([training, [] if validation is None else validation])
+    assert sorted(every.tolist()) == list(range(rows)) != training.tolist()

@@ -15,9 +15,8 @@ from scipy import sparse
 
 from momentalign.errors import InvalidInputError
 from momentalign.evaluation.diagnose import Diagnosis, conclude, diagnose
-from momentalign.evaluation.domain_classifier import DomainClassifier
 from momentalign.evaluation.features import FeatureChange
-from momentalign.evaluation.moment_test import MomentShift
+from momentalign.evaluation.whole_samples import DomainClassifier, MomentShift
 
 
 def table(rng: np.random.Generator, rows: int, *, shifted: bool) -> pd.DataFrame:
@@ -135,7 +134,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "alpha": ({"alpha": 1.5}, "alpha must be a finite number above 0 and below 1, got 1.5; try alpha=0.05"),
     "alpha True": ({"alpha": True}, "alpha must be"),
     "alpha text": ({"alpha": "0.05"}, "alpha must be"),
-    "no permutations": ({"n_permutations": 0}, "n_permutations must be at least 1, got 0; try n_permutations=1000"),
+    "no permutations": (
+        {"n_permutations": 0},
+        "n_permutations must be at least 1 and at most 100000, got 0; try n_permutations=1000",
+    ),
+    "too many permutations": (
+        {"n_permutations": 100_001},
+        "n_permutations must be at least 1 and at most 100000, got 100001",
+    ),
     "permutations": ({"n_permutations": 1.5}, "n_permutations must be"),
     "seed": ({"random_state": -1}, "random_state must be a whole number of at least 0"),
     "rows": ({"X_source": np.zeros((3, 2))}, "X_source has 3 rows, but a comparison needs at least 8; give more rows"),

@@ -8,8 +8,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.evaluation.samples import SparseColumns, missing, read_samples
+from momentalign.tables.preprocess import Preprocessor
 
 ROWS = 10
 
@@ -78,7 +79,7 @@ NOON = datetime.datetime(1970, 1, 3, 12)
         (pd.Series([DAY, None] * 5, dtype=object), "date", 2.0),
         (pd.Series([NOON.replace(tzinfo=datetime.UTC), None] * 5, dtype=object), "date", 2.5),
         (pd.to_timedelta(["36h", None] * 5), "number", 1.5),
-        (pd.period_range("1970-01", periods=10, freq="M"), "category", "1970-01"),
+        (pd.period_range("1970-01", periods=5, freq="M").repeat(2), "category", "1970-01"),
         (pd.arrays.SparseArray([0.0, 1.0] * 5), "number", 0.0),
         (pd.Series([1 + 2j] * 10), "category", "(1+2j)"),
         (pd.Series([[1], [2]] * 5, dtype=object), "category", "[1]"),
@@ -153,6 +154,15 @@ def test_columns_without_any_value_are_named():
     assert list(samples.kinds) == ["a"]
 
 
+def test_ids_are_set_apart_as_fit_does():
+    source, target = (frame(key=[f"{name}{row}" for row in range(ROWS)], a=np.ones(ROWS)) for name in "st")
+    samples = read_samples(source, target)
+    assert (samples.ids, list(samples.kinds)) == (["key"], ["a"])
+    with pytest.warns(MomentAlignWarning, match="looks like an id"):
+        assert Preprocessor().fit(source.assign(a=range(ROWS)), X_target=target).columns_ == ["a"]
+    assert read_samples(source, target.assign(key="t1")).ids == []
+
+
 def test_sparse_columns_are_made_dense_one_by_one():
     rows, columns = [0, 0, 3, 9], [1, 1, 0, 2]
     matrix = sparse.csr_array((np.ones(4), (rows, columns)), shape=(ROWS, 3))
@@ -174,19 +184,21 @@ def test_the_callers_sparse_matrix_is_left_alone():
 
 ARRAY = np.zeros((ROWS, 2))
 FRAME = pd.DataFrame(ARRAY, columns=["a", "b"])
+IDS = pd.DataFrame({"key": [f"C{row}" for row in range(2 * ROWS)]})
 REFUSED = {
     "rows": (ARRAY[:7], ARRAY, None, "X_source has 7 rows, but a comparison needs at least 8"),
     "dimensions": (ARRAY, ARRAY[:, 0], None, r"X_target must be a table \(rows, features\), got shape \(10,\)"),
     "columns": (ARRAY, ARRAY[:, :0], None, "X_target must be a table"),
     "widths": (ARRAY, ARRAY[:, :1], None, "X_source has 2 columns and X_target has 1; give both the same features"),
-    "names": (FRAME, FRAME.add_prefix("z"), None, "columns a, b and X_target za, zb: no name is in both"),
-    "twice": (FRAME.set_axis(["a", "a"], axis=1), FRAME, None, "X_source has the column 'a' more than once"),
+    "names": (FRAME, FRAME.add_prefix("z"), None, "columns 'a', 'b' and X_target 'za', 'zb': no name is in both"),
+    "twice": (FRAME.set_axis(["a", "a"], axis=1), FRAME, None, "X_source has more than one column named 'a'"),
     "named": (FRAME, FRAME, ["a", "b"], "feature_names names the columns of arrays"),
-    "too few": (ARRAY, ARRAY, ["a"], "feature_names must be 2 different names, one per column, got 1: a"),
+    "too few": (ARRAY, ARRAY, ["a"], "feature_names must be 2 different names, one per column, got 1: 'a'"),
     "same": (ARRAY, ARRAY, ["a", "a"], "feature_names must be 2 different names"),
     "infinite": (FRAME, FRAME + np.inf, None, "column 'a' of X_target holds infinite values"),
     "sparse": (ARRAY, sparse.csr_array(ARRAY + np.inf), None, "a column of X_target holds infinite values"),
-    "empty": (ARRAY * np.nan, ARRAY * np.nan, None, r"every common column is empty \(x0, x1\)"),
+    "empty": (ARRAY * np.nan, ARRAY * np.nan, None, r"every common column is empty \('x0', 'x1'\)"),
+    "ids": (IDS, IDS, None, r"every common column has a different value in every row \('key'\)"),
 }
 
 
@@ -206,5 +218,5 @@ def test_what_is_no_table_is_refused(value):
 
 def test_many_names_are_cut_short():
     wide = pd.DataFrame(np.zeros((ROWS, 7)), columns=list("abcdefg"))
-    with pytest.raises(InvalidInputError, match=r"a, b, c, d, e, \.\.\. and"):
+    with pytest.raises(InvalidInputError, match="'a', 'b', 'c', 'd', 'e' and 2 more and"):
         read_samples(wide, FRAME.add_prefix("z"))

@@ -61,6 +61,15 @@ def test_where_the_model_gets_worse_the_estimate_falls_and_the_interval_widens(m
     assert abs(far.value - truth) < abs(confidence - truth)
 
 
+def test_other_class_shares_alone_are_no_reason_to_expect_less(model):
+    """Standardised by themselves, rows of nearly one class alone would be split between two."""
+    X, y = blobs(600, 3)
+    target, codes = blobs(3000, 4)
+    mostly_one = np.flatnonzero((codes == 1) | (np.arange(3000) % 6 == 0))
+    estimate = ma.estimate_accuracy(model, X, y, target[mostly_one])
+    assert estimate.value == pytest.approx(model.score(target[mostly_one], codes[mostly_one]), abs=0.13)
+
+
 def test_what_other_models_say_counts(model):
     X, y = blobs(500, 1)
     X_target, _ = blobs(500, 2)

@@ -12,7 +12,9 @@ RUN = Path(__file__).parents[2] / "fuzz" / "run.py"
 
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="needs atheris")
-@pytest.mark.parametrize("name", ["csv", "npz", "npy", "svmlight", "manifest", "tensors"])
+@pytest.mark.parametrize(
+    "name", ["csv", "npz", "npy", "svmlight", "manifest", "description", "tensors", "torch", "journal"]
+)
 def test_a_minute_of_any_bytes_gives_errors_of_ours_only(tmp_path, name):
     command = [sys.executable, RUN, name, "-max_total_time=60", "-rss_limit_mb=4096", "-timeout=30"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=400)

@@ -11,7 +11,8 @@ from scipy.stats import wasserstein_distance
 
 from momentalign.discrepancies.central_moment import cmd_terms
 from momentalign.evaluation.bounds import target_error_terms
-from momentalign.theory.moment_bounds import GapBound, lipschitz_gap_bound, polynomial_gap_bound, smooth_gap_bound
+from momentalign.evaluation.class_shares import Predictions
+from momentalign.theory.bounds import GapBound, lipschitz_gap_bound, polynomial_gap_bound, smooth_gap_bound
 
 UNIT = st.integers(0, 1000).map(lambda whole: whole / 1000)
 DEGREES = st.integers(1, 7)
@@ -83,7 +84,7 @@ def probabilities(draw, classes):
 def test_no_labelling_of_the_target_leaves_the_bounds_on_the_soft_error(data, classes, degree):
     (left, codes), (right, truth) = (data.draw(probabilities(classes)) for _ in range(2))
     report = target_error_terms(
-        left, codes, right, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0), rows="fresh"
+        Predictions(left, codes, right), cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0), rows="fresh"
     )
     soft = 1.0 - right[np.arange(len(right)), truth].mean()
     error = (right.argmax(axis=1) != truth).mean()
@@ -97,7 +98,9 @@ def test_no_labelling_of_the_target_leaves_the_bounds_on_the_soft_error(data, cl
 def test_the_known_part_of_theorem_1_bounds_the_target_error_where_its_assumptions_hold(data, classes, degree, slope):
     """In both domains rows are wrong with a probability that is one function of the confidence, slopes up to 1."""
     (left, codes), (right, _) = (data.draw(probabilities(classes)) for _ in range(2))
-    report = target_error_terms(left, codes, right, cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0))
+    report = target_error_terms(
+        Predictions(left, codes, right), cmd_terms=[0.0] * degree, output_bound=GapBound(0.0, 0.0)
+    )
     rates = [0.5 + slope * (part.max(axis=1) - 0.5) for part in (left, right)]
     distance = report["distance by moments"].value + report["smoothness"].value
     assert rates[1].mean() <= rates[0].mean() + distance + SLACK

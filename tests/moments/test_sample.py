@@ -168,8 +168,8 @@ def test_a_pair_keeps_half_precision_where_it_is_asked_to():
 
 def test_what_cannot_be_looked_at_is_not_refused():
     sample = torch.full((2, 2), math.nan)
-    refuse_non_finite(torch.tensor(math.nan, device="meta"), sample, sample)
-    torch.vmap(lambda row: refuse_non_finite(row.sum(), sample, sample) or row)(sample)
+    refuse_non_finite(torch.tensor(math.nan, device="meta"), {"one": sample})
+    torch.vmap(lambda row: refuse_non_finite(row.sum(), {"one": sample}) or row)(sample)
 
 
 def test_full_precision_is_kept_under_autocast():

@@ -50,11 +50,6 @@ def test_glorot_counts_inputs_and_outputs_and_lecun_inputs_only():
     assert bounds["lecun_uniform"] == pytest.approx([math.sqrt(3 / 600), math.sqrt(3 / 40)], rel=0.01)
 
 
-@pytest.mark.parametrize("initializer", LAWS)
-def test_gain_multiplies_every_weight(initializer):
-    np.testing.assert_array_equal(_layer(initializer, gain=2.0).weight, 2.0 * _layer(initializer).weight)
-
-
 def test_the_same_seed_gives_the_same_weights():
     first, second, other = (initial_layers([4, 5, 3], seed=seed) for seed in (7, 7, 8))
     for layer, same, different in zip(first, second, other, strict=True):

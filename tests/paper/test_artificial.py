@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from momentalign.discrepancies.central_moment import cmd
-from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, activations, outputs
-from momentalign.paper.artificial import OWN, PAPER, find_setting, label_free_score, run, train
+from momentalign.paper.artificial import OWN, PAPER, label_free_score, run, train
 from momentalign.paper.problems import load_artificial, make_artificial
 
 SHORT = replace(PAPER, plain_epochs=200, aligned_epochs=100)
@@ -85,12 +84,6 @@ def test_label_free_score_of_perfect_and_of_constant_predictions(problem):
     assert label_free_score(problem, constant) == pytest.approx(1 - 200 / 639)
     poisoned = problem._replace(target_labels=None)
     assert label_free_score(poisoned, constant) == label_free_score(problem, constant)
-
-
-def test_unknown_setting_lists_the_known():
-    assert find_setting("momentalign") is OWN
-    with pytest.raises(InvalidInputError, match="paper, momentalign"):
-        find_setting("best")
 
 
 @pytest.mark.data

@@ -5,15 +5,12 @@ from pathlib import Path
 import pytest
 
 from momentalign.errors import DataNotFoundError
-from momentalign.paper import catalogue
-from momentalign.paper.catalogue import CATALOGUE, BenchmarkFile, data_folder
+from momentalign.paper.catalogue import DATA_SETS, FILES, data_folder
 
 
 def test_every_known_file_is_listed_once_and_described():
-    known = [value for value in vars(catalogue).values() if isinstance(value, BenchmarkFile)]
-    assert set(known) == set(CATALOGUE)
-    assert len({file.name for file in CATALOGUE}) == len({file.sha256 for file in CATALOGUE}) == len(CATALOGUE)
-    for file in CATALOGUE:
+    assert len(FILES) == sum(len(data_set.files) for data_set in DATA_SETS) == 11
+    for file in FILES.values():
         assert re.fullmatch("[0-9a-f]{64}", file.sha256)
         assert all(len(text) > 5 and not text.endswith(".") for text in (file.what, file.origin, file.licence))
 
@@ -31,6 +28,6 @@ def test_a_folder_that_is_given_comes_before_the_environment(monkeypatch, tmp_pa
 @pytest.mark.data
 def test_the_digests_are_those_of_the_files():
     sums = (Path(os.environ["MOMENTALIGN_DATA"]) / "SHA256SUMS").read_text(encoding="ascii")
-    assert {file.name: file.sha256 for file in CATALOGUE} == {
+    assert {file.name: file.sha256 for file in FILES.values()} == {
         name: digest for digest, name in map(str.split, sums.splitlines())
     }

@@ -1,239 +1,188 @@
-"""``momentalign datasets`` and ``reproduce`` as a user meets them: processes, errors of one line, pages on disk."""
+"""``momentalign datasets`` and ``reproduce`` as a user meets them: errors of one line, pages on disk, interruptions."""
 
 import io
 import json
 import os
 import pty
-import runpy
 import signal
 import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 
-from momentalign.paper.catalogue import ARTIFICIAL, DATA_SETS, find_data_set
+from momentalign.cli import main
+from momentalign.paper.catalogue import DATA_SETS, FILES, find_data_set
+from momentalign.paper.problems import ARTIFICIAL_FILE
 
-serve = runpy.run_path(str(Path(__file__).parents[1] / "local_server.py"))["serve"]
-COMMAND = [sys.executable, "-m", "momentalign", "datasets"]
+COMMAND = [sys.executable, "-m", "momentalign"]
 NAMES = [data_set.name for data_set in DATA_SETS]
+DATA = os.environ.get("MOMENTALIGN_DATA")
 
 
-def environment(folder=None):
-    kept = {key: value for key, value in os.environ.items() if key != "MOMENTALIGN_DATA"}
-    return {**kept, "no_proxy": "127.0.0.1", **({} if folder is None else {"MOMENTALIGN_DATA": str(folder)})}
-
-
-def run(*arguments, folder=None, cwd=None):
-    return subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=cwd, env=environment(folder), capture_output=True, text=True
-    )
-
-
-def fails(answer):
-    assert answer.returncode == 2
-    assert answer.stdout == ""
-    assert answer.stderr.count("\n") == 1
-    assert answer.stderr.startswith("momentalign: ")
-    return answer.stderr
+class Answer(NamedTuple):
+    code: int
+    output: str
+    errors: str
 
 
 @pytest.fixture
-def site():
-    with serve() as site:
-        yield site
+def run(monkeypatch, capsys, tmp_path):
+    """The command line in this process and in an empty folder: ``run("datasets", "list", data=FOLDER)``."""
+    heard = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, data=None):
+        monkeypatch.setattr(sys, "argv", ["momentalign", *map(str, arguments)])
+        monkeypatch.setenv("MOMENTALIGN_DATA", str(data))
+        if data is None:
+            monkeypatch.delenv("MOMENTALIGN_DATA")
+        with pytest.raises(SystemExit) as left:
+            main()
+        return Answer(left.value.code, *capsys.readouterr())
+
+    yield call
+    signal.signal(signal.SIGTERM, heard)
 
 
-@pytest.mark.parametrize("arguments", [(), ("list", "--help"), ("path", "--help"), ("get", "--help")])
-def test_help_says_how(arguments):
-    answer = run(*arguments)
-    assert answer.returncode == 0
-    words = " ".join(answer.stdout.split())
-    assert "Usage:" in words
-    if arguments:
-        assert words.count(f"momentalign datasets {arguments[0]}") >= 3  # usage and two examples
+def refusal(answer):
+    """The one line of a command that could not do what it was asked for."""
+    assert (answer.code, answer.output, answer.errors.count("\n")) == (2, "", 1)
+    assert answer.errors.startswith("momentalign: ")
+    return answer.errors
 
 
-def test_list_tells_of_every_set_without_a_folder():
-    answer = run("list")
-    assert answer.returncode == 0
-    assert answer.stdout.startswith("folder: none; give --data DIR or set MOMENTALIGN_DATA")
+@pytest.mark.parametrize("command", ["datasets list", "datasets path", "datasets get", *(
+    f"reproduce {name}" for name in ("artificial", "overpenalization", "sentiment", "sensitivity", "objects", "digits")
+)])  # fmt: skip
+def test_help_says_how(run, command):
+    answer = run(*command.split(), "--help")
+    assert answer.code == 0
+    assert " ".join(answer.output.split()).count(f"momentalign {command}") >= 2  # two examples
+    assert "Usage:" in run(command.split()[0]).output
+
+
+def test_list_tells_of_every_set_without_a_folder(run):
+    answer = run("datasets", "list")
+    assert answer.code == 0
+    assert answer.output.startswith("folder: none; give --data DIR or set MOMENTALIGN_DATA")
     for data_set in DATA_SETS:
-        assert f"\n{data_set.name}: not here\n" in answer.stdout
-        assert data_set.licence in answer.stdout
-        assert all(file.sha256[:12] in answer.stdout for file in data_set.files)
+        assert f"\n{data_set.name}: not here\n" in answer.output
+        assert data_set.licence in answer.output
+        assert all(file.sha256[:12] in answer.output for file in data_set.files)
 
 
-def test_list_as_json_holds_addresses_and_digests(tmp_path):
+def test_list_as_json_holds_addresses_and_digests(run, tmp_path):
     (tmp_path / "artificial.npz").write_bytes(b"damaged")
-    entries = {entry["name"]: entry for entry in json.loads(run("list", "--json", folder=tmp_path).stdout)}
+    entries = {entry["name"]: entry for entry in json.loads(run("datasets", "list", "--json", data=tmp_path).output)}
     assert list(entries) == NAMES
     assert entries["artificial"]["state"] == "damaged"
     assert entries["artificial"]["paths"] == [str(tmp_path / "artificial.npz")]
-    assert entries["artificial"]["files"][0]["sha256"] == ARTIFICIAL.sha256
+    assert entries["artificial"]["files"][0]["sha256"] == FILES[ARTIFICIAL_FILE].sha256
     assert entries["mnist"]["state"] == "absent"
     assert entries["mnist"]["originals"] == [
         {"url": original.url, "sha256": original.sha256} for original in find_data_set("mnist").originals
     ]
-
-
-def test_path_without_a_name_is_the_folder(tmp_path):
-    assert run("path", folder=tmp_path).stdout == f"{tmp_path}\n"
-    assert run("path", "--data", tmp_path).stdout == f"{tmp_path}\n"
+    assert run("datasets", "path", data=tmp_path).output == f"{tmp_path}\n"
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("command", "message"),
     [
-        (("path",), "The folder is needed: give its folder as --data DIR or in MOMENTALIGN_DATA"),
-        (("path", "--data", "nowhere"), "nowhere is not there; momentalign datasets get NAME makes it."),
-        (("path", "mnist", "--data", "."), "mnist in .: not here; momentalign datasets get mnist downloads it."),
-        (("path", "office-31-features", "--data", "."), "not here; computed, not published: get office-31"),
-        (("path", "emnist", "--data", "."), "name must be one of artificial, "),
-        (("get", "emnist", "--data", "."), "name must be one of artificial, "),
-        (("get", "artificial"), "artificial is needed: give its folder as --data DIR"),
-        (("get", "office-31-features", "--data", "."), "office-31-features cannot be downloaded (computed"),
-        (("get", "artificial", "--data", ".", "--mirror", "file:///tmp"), "mirror must start with http:// or https://"),
-        (("get",), "Missing argument"),
+        ("datasets path", "The folder is needed: give its folder as --data DIR or in MOMENTALIGN_DATA"),
+        ("datasets path --data nowhere", "nowhere is not there; momentalign datasets get NAME makes it."),
+        ("datasets path mnist --data .", "mnist in .: not here; momentalign datasets get mnist downloads it."),
+        ("datasets path office-31-features --data .", "not here; computed, not published: get office-31"),
+        ("datasets path emnist --data .", "name must be one of artificial, "),
+        ("datasets get emnist --data .", "name must be one of artificial, "),
+        ("datasets get artificial", "artificial is needed: give its folder as --data DIR"),
+        ("datasets get office-31-features --data .", "office-31-features cannot be downloaded (computed"),
+        ("datasets get artificial --data . --mirror file:///tmp", "mirror must start with http:// or https://"),
+        ("datasets get", "Missing argument"),
+        ("reproduce artificial", "--data DIR or in MOMENTALIGN_DATA"),
+        ("reproduce artificial --data nowhere", "nowhere/artificial.npz is not there"),
+        ("reproduce artificial --data . --setting best", "setting must be one of paper, momentalign, got 'best'"),
+        ("reproduce sentiment", "--data DIR or in MOMENTALIGN_DATA"),
+        ("reproduce sensitivity --data nowhere", "nowhere/amazon_reviews.npz is not there"),
+        ("reproduce objects --methods nn,magic", "method 'magic' is not known; choose among nn, cnn"),
+        ("reproduce objects --device abacus", "device 'abacus' cannot be used"),
+        ("reproduce digits --tasks mnist:svhn", "task 'mnist->svhn' is not known; choose among svhn->mnist"),
     ],
 )
-def test_what_the_user_can_mend_is_one_line_and_exit_code_2(arguments, words, tmp_path):
-    assert words in fails(run(*arguments, cwd=tmp_path))
+def test_what_the_user_can_mend_is_one_line_and_exit_code_2(run, tmp_path, command, message):
+    assert message in refusal(run(*command.split()))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def test_get_tells_of_a_server_that_has_nothing(site, tmp_path):
-    told = fails(run("get", "mnist", "--data", tmp_path, "--mirror", site.address))
-    assert f"{site.address}/mnist/train-images-idx3-ubyte.gz answered 404" in told
-
-
-def test_get_tells_of_a_wrong_checksum_and_leaves_nothing(site, tmp_path):
+def test_get_tells_of_a_wrong_checksum_and_leaves_nothing(run, site, tmp_path):
     for original in find_data_set("mnist").originals:
         site.files[urlsplit(original.url).path] = b"not MNIST"
-    told = fails(run("get", "mnist", "--data", tmp_path, "--mirror", site.address))
-    assert "train-images-idx3-ubyte.gz is not the file it should be (SHA-256 " in told
+    message = refusal(run("datasets", "get", "mnist", "--data", tmp_path, "--mirror", site.address))
+    assert "train-images-idx3-ubyte.gz is not the file it should be (SHA-256 " in message
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_an_interrupt_leaves_the_part_and_exit_code_130(site, tmp_path):
+def test_an_interrupt_leaves_the_part_and_exit_code_130(run, site, tmp_path):
     path = urlsplit(find_data_set("svhn").originals[0].url).path
     site.files[path], site.cuts, site.silent = bytes(100_000), [60_000], threading.Event()
-    process = subprocess.Popen(
-        [*COMMAND, "get", "svhn", "--data", str(tmp_path), "--mirror", site.address],
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    part = tmp_path / "train_32x32.mat.part"
-    deadline = time.monotonic() + 30
-    while not part.is_file() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    time.sleep(0.3)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=30)
+    arguments = ["datasets", "get", "svhn", "--data", str(tmp_path), "--mirror", site.address]
+    with subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        part = tmp_path / "train_32x32.mat.part"
+        deadline = time.monotonic() + 60
+        # Up to 8 kB may still be on their way to the file.
+        while (not part.is_file() or part.stat().st_size < 50_000) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Traceback" not in told
+    assert "Traceback" not in errors
     assert part.stat().st_size == 60_000
     site.silent.set()
-    fails(run("get", "svhn", "--data", tmp_path, "--mirror", site.address))
+    refusal(run(*arguments))
     assert site.asked[1][1] == "bytes=60000-"
 
 
-DATA = os.environ.get("MOMENTALIGN_DATA")
-REPRODUCE = [sys.executable, "-m", "momentalign", "reproduce"]
-
-
-def reproduce(*arguments, cwd=None, folder=DATA):
-    return subprocess.run([*REPRODUCE, *arguments], cwd=cwd, env=environment(folder), capture_output=True, text=True)
-
-
-@pytest.mark.parametrize("name", ["", "artificial", "sentiment", "sensitivity", "objects", "digits"])
-def test_help_of_an_experiment_says_how(name):
-    answer = reproduce(*([name, "--help"] if name else []))
-    assert answer.returncode == 0
-    assert "Usage:" in answer.stdout
-    assert not name or " ".join(answer.stdout.split()).count("momentalign reproduce") >= 3  # usage and two examples
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("artificial",), "--data DIR or in MOMENTALIGN_DATA"),
-        (("artificial", "--data", "nowhere"), "nowhere/artificial.npz is not there"),
-        (("artificial", "--data", ".", "--setting", "best"), "paper, momentalign"),
-        (("overpenalization", "--out", "nowhere/page.html"), "nowhere/page.json cannot be written"),
-        (("sentiment",), "--data DIR or in MOMENTALIGN_DATA"),
-        (("sensitivity", "--data", "nowhere"), "nowhere/amazon_reviews.npz is not there"),
-    ],
-)
-def test_experiments_that_cannot_be_run_are_refused_in_one_line(arguments, words, tmp_path):
-    answer = reproduce(*arguments, cwd=tmp_path, folder=None)
-    assert answer.returncode == 2
-    assert answer.stderr.count("\n") == 1
-    assert words in answer.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_damaged_benchmark_file_is_named(tmp_path):
-    (tmp_path / "artificial.npz").write_bytes(b"not an archive")
-    answer = reproduce("artificial", "--data", str(tmp_path))
-    assert answer.returncode == 2
-    assert "is not the file it should be" in answer.stderr
-
-
-def test_overpenalization_prints_every_metric(tmp_path):
-    answer = reproduce("overpenalization", "--out", "figure.html", cwd=tmp_path)
-    assert answer.returncode == 0, answer.stderr
-    closer = [line.split()[-1] for line in answer.stdout.splitlines()[:-1]]
+def test_overpenalization_prints_every_metric(run, tmp_path):
+    answer = run("reproduce", "overpenalization", "--out", "figure.html", "--no-open")
+    closer = [line.split()[-1] for line in answer.output.splitlines()[:-1]]
     assert closer == ["left"] * 7 + ["right"]
     assert {path.name for path in tmp_path.iterdir()} == {"figure.html", "figure.json", "figure_2.svg"}
-
-
-SENTIMENT = ["sentiment", "--methods", "nn", "--seeds", "1", "--jobs", "1", "--no-open"]
+    assert (
+        "nowhere/page.json cannot be written" in run("reproduce", "overpenalization", "--out", "nowhere/page.html")[2]
+    )
 
 
 @pytest.mark.data
-def test_a_killed_run_goes_on_where_it_was(tmp_path):
+def test_a_killed_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
     """Killed once, the journal, the results and the page are those of a run that was left alone."""
-    for name in ("killed", "alone"):
-        (tmp_path / name).mkdir()
-    journal = tmp_path / "killed" / "momentalign-sentiment.jsonl"
-    process = subprocess.Popen([*REPRODUCE, *SENTIMENT], cwd=tmp_path / "killed", stdout=subprocess.DEVNULL)
+    arguments = ["reproduce", "sentiment", "--methods", "nn", "--seeds", "1", "--jobs", "1", "--no-open"]
+    folders = tmp_path / "killed", tmp_path / "alone"
+    for folder in folders:
+        folder.mkdir()
+    journal = folders[0] / "momentalign-sentiment.jsonl"
+    process = subprocess.Popen([*COMMAND, *arguments], cwd=folders[0], stdout=subprocess.DEVNULL)
     while process.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 4):
         time.sleep(0.005)
     process.kill()
     process.wait()
     held = journal.read_bytes()
     assert 3 <= held.count(b"\n") < 13
-    for name in ("killed", "alone"):
-        answer = reproduce(*SENTIMENT, cwd=tmp_path / name)
-        assert answer.returncode == 0, answer.stderr
-        assert "| Average |" in answer.stdout
+    for folder in folders:
+        monkeypatch.chdir(folder)
+        assert "| Average |" in run(*arguments, data=DATA).output
     assert journal.read_bytes().startswith(held[: held.rfind(b"\n") + 1])
-    names = {path.name for path in (tmp_path / "alone").iterdir()}
-    assert names == {
-        "momentalign-sentiment.html", "momentalign-sentiment.json", "momentalign-sentiment.jsonl", "table_2.md",
-        "table_2.tex",
-    }  # fmt: skip
-    for name in names:
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes(), name
-
-
-@pytest.mark.data
-def test_what_cannot_be_run_is_named(tmp_path):
-    answer = reproduce("sentiment", "--methods", "nn,magic", "--no-open", cwd=tmp_path)
-    assert answer.returncode == 2
-    assert "method 'magic' is not known" in answer.stderr
-    answer = reproduce("sensitivity", "--panels", "left", "--no-open", cwd=tmp_path)
-    assert answer.returncode == 2
-    assert "panel 'left' is not known" in answer.stderr
-    answer = reproduce("sentiment", "--device", "abacus", "--no-open", cwd=tmp_path)
-    assert answer.returncode == 2
-    assert "device 'abacus' cannot be used" in answer.stderr
-    assert not list(tmp_path.iterdir())
+    files = [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
+    assert files[0] == files[1]
+    names = (*(f"momentalign-sentiment.{kind}" for kind in ("html", "json", "jsonl")), "table_2.md", "table_2.tex")
+    assert set(files[0]) == set(names)
 
 
 def test_a_library_that_is_not_installed_is_named_in_one_line(tmp_path):
@@ -243,7 +192,8 @@ def test_a_library_that_is_not_installed_is_named_in_one_line(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "momentalign: Networks are adapted by Lightning: pip install momentalign[deep]\n"
+    remedy = 'pip install ".[deep]" in a checkout of momentalign.'
+    assert done.stderr == f"momentalign: Networks are adapted by Lightning: {remedy}\n"
 
 
 class TestRealFiles:
@@ -253,35 +203,29 @@ class TestRealFiles:
 
     @pytest.fixture
     def served(self, site):
-        with np.load(Path(os.environ["MOMENTALIGN_DATA"]) / ARTIFICIAL.name, allow_pickle=False) as arrays:
+        with np.load(Path(DATA) / ARTIFICIAL_FILE, allow_pickle=False) as arrays:
             for original, array in zip(find_data_set("artificial").originals, arrays.values(), strict=True):
                 content = io.BytesIO()
                 np.save(content, array)
                 site.files[urlsplit(original.url).path] = content.getvalue()
         return site
 
-    def test_get_list_and_path_agree(self, served, tmp_path):
+    def test_get_list_and_path_agree(self, run, served, tmp_path):
         folder = tmp_path / "new" / "data"
-        answer = run("get", "artificial", "artificial", "--data", folder, "--mirror", served.address)
-        assert (answer.returncode, answer.stderr) == (0, "")
-        assert answer.stdout == f"artificial: here, checksums right, in {folder}\n"
-        assert run("path", "artificial", folder=folder).stdout == f"{folder / 'artificial.npz'}\n"
-        assert "\nartificial: here, checksums right\n" in run("list", folder=folder).stdout
+        answer = run("datasets", "get", "artificial", "artificial", "--data", folder, "--mirror", served.address)
+        assert answer == (0, f"artificial: here, checksums right, in {folder}\n", "")
+        assert run("datasets", "path", "artificial", data=folder).output == f"{folder / 'artificial.npz'}\n"
+        assert "\nartificial: here, checksums right\n" in run("datasets", "list", data=folder).output
 
     def test_a_terminal_sees_it_counting(self, served, tmp_path):
         leader, follower = pty.openpty()
+        arguments = ["datasets", "get", "artificial", "--data", str(tmp_path), "--mirror", served.address]
         with os.fdopen(leader, "rb", buffering=0) as screen:
-            answer = subprocess.run(
-                [*COMMAND, "get", "artificial", "--data", str(tmp_path), "--mirror", served.address],
-                env=environment(),
-                stdout=subprocess.PIPE,
-                stderr=follower,
-            )
+            subprocess.run([*COMMAND, *arguments], check=True, stdout=subprocess.PIPE, stderr=follower)
             os.close(follower)
             shown = screen.read(10_000)
-        assert answer.returncode == 0
         assert b"x_s.npy: 0.0 of 0.0 MB" in shown
 
-    def test_the_benchmark_files_are_listed_as_right(self):
-        entries = json.loads(run("list", "--json", folder=os.environ["MOMENTALIGN_DATA"]).stdout)
+    def test_the_benchmark_files_are_listed_as_right(self, run):
+        entries = json.loads(run("datasets", "list", "--json", data=DATA).output)
         assert {entry["state"] for entry in entries} == {"right"}

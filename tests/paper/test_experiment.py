@@ -12,7 +12,7 @@ import pytest
 
 from momentalign.errors import InvalidInputError
 from momentalign.journal import Journal, cell_key
-from momentalign.paper.experiment import check_names, describe_duration, run_cells, run_groups
+from momentalign.paper.experiment import check_names, describe_duration, run_cells
 
 CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(3)]
 
@@ -27,7 +27,10 @@ from threadpoolctl import threadpool_info
 from momentalign.journal import Journal
 from momentalign.paper.experiment import run_cells
 
-def compute(cell):
+def compute(cells):
+    return [compute_one(cell) for cell in cells]
+
+def compute_one(cell):
     rng = np.random.default_rng(cell["seed"])
     samples = rng.random((200, cell["size"])).astype(np.float32)
     time.sleep(cell.get("seconds", 0))
@@ -54,10 +57,10 @@ if __name__ == "__main__":
 """
 
 
-def square(cell):
-    if cell["x"] == 13:
+def square(cells):
+    if any(cell["x"] == 13 for cell in cells):
         raise ArithmeticError("an unlucky number")
-    return {"y": cell["x"] ** 2}
+    return [{"y": cell["x"] ** 2} for cell in cells]
 
 
 @pytest.fixture
@@ -116,29 +119,11 @@ def test_finished_cells_are_not_computed_again(journal):
     assert run_cells([{"x": 13}], square, journal) == {'{"x":13}': {"y": "from before"}}
 
 
-def test_no_cells_are_no_work(journal):
-    seen = []
-    assert run_cells([], square, journal, progress=lambda *counts: seen.append(counts)) == {}
-    assert seen == [(0, 0)]
-
-
 def test_a_failure_names_its_cell_and_keeps_what_was_finished(journal):
     with pytest.raises(ArithmeticError, match="an unlucky number") as caught:
         run_cells([{"x": 1}, {"x": 13}, {"x": 2}], square, journal)
     assert caught.value.__notes__ == ['This happened in the cell {"x":13}.']
     assert journal.done() == {'{"x":1}': {"y": 1}}
-
-
-def test_a_result_that_cannot_be_kept_stops_the_run(journal):
-    with pytest.raises(InvalidInputError, match="must hold plain finite values"):
-        run_cells([{"x": 1}], lambda cell: {"y": float("nan")}, journal)
-    assert journal.done() == {}
-
-
-def test_what_is_returned_is_what_was_written(journal):
-    """A first run and a resumed one give the same objects."""
-    first = run_cells([{"x": 1}], lambda cell: {"pair": (1, 2)}, journal)
-    assert first == run_cells([{"x": 1}], square, journal) == {'{"x":1}': {"pair": [1, 2]}}
 
 
 def test_processes_and_machines_give_the_same_numbers_each_with_one_thread(start, tmp_path):
@@ -181,41 +166,30 @@ def _by_parity(cells):
     return [[cell for cell in cells if cell["x"] % 2 == rest] for rest in (1, 0)]
 
 
-def _squares(cells):
-    return [square(cell) for cell in cells]
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_groups_are_computed_as_one_and_kept_cell_by_cell(journal, n_jobs):
     cells = [{"x": x} for x in (1, 2, 3, 4)]
     journal.append(cells[1], {"y": -4})
     seen = []
-    results = run_groups(
-        cells, _by_parity, _squares, journal, n_jobs=n_jobs, progress=lambda *counts: seen.append(counts)
+    results = run_cells(
+        cells, square, journal, group=_by_parity, n_jobs=n_jobs, progress=lambda *counts: seen.append(counts)
     )
     assert results == {cell_key(cell): {"y": cell["x"] ** 2} for cell in cells} | {cell_key(cells[1]): {"y": -4}}
     assert list(results) == [cell_key(cell) for cell in cells]
     assert seen in ([(1, 4), (3, 4), (4, 4)], [(1, 4), (2, 4), (4, 4)])
 
 
-def test_a_group_that_fails_is_named(journal):
-    with pytest.raises(ArithmeticError) as caught:
-        run_groups([{"x": 1}, {"x": 13}], _by_parity, _squares, journal)
-    assert caught.value.__notes__ == ['This happened in the cell {"x":1} and the cell {"x":13}.']
-    assert journal.done() == {}
-
-
-def test_durations_are_rounded():
-    assert describe_duration(44) == "less than a minute"
-    assert describe_duration(46) == "about 1 minute"
-    assert describe_duration(91) == "about 2 minutes"
-    assert describe_duration(7100) == "about 118 minutes"
-    assert describe_duration(7300) == "about 2 hours"
-
-
-def test_names_that_are_not_known_and_none_at_all_are_refused():
-    check_names(["nn", "cmd"], ["nn", "cmd", "mmd"], "method")
+def test_names_are_read_once_and_unknown_ones_and_none_at_all_are_refused():
+    assert check_names(" cmd,nn,,cmd", ["nn", "cmd", "mmd"], "method") == ["cmd", "nn"]
     with pytest.raises(InvalidInputError, match="method 'magic' is not known; choose among nn, cmd"):
-        check_names(["nn", "magic"], ["nn", "cmd"], "method")
+        check_names("nn,magic", ["nn", "cmd"], "method")
     with pytest.raises(InvalidInputError, match="no task is named; choose among nn, cmd"):
-        check_names([], ["nn", "cmd"], "task")
+        check_names(" ,", ["nn", "cmd"], "task")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(44, "less than a minute"), (46, "about 1 minute"), (91, "about 2 minutes"), (7300, "about 2 hours")],
+)
+def test_durations_are_rounded(seconds, text):
+    assert describe_duration(seconds) == text

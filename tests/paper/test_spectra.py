@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from momentalign.errors import InvalidInputError
 from momentalign.paper.spectra import (
     BANDS,
     FIELD,
@@ -70,7 +69,7 @@ def test_gain_and_baseline_are_linear_in_what_is_read(mixture):
     np.testing.assert_allclose(wrong - 1.1 * read, np.linspace(0.05, 0.35, len(WAVELENGTHS))[None], rtol=1e-9)
 
 
-def test_noise_has_its_deviation():
+def test_noise_has_its_standard_deviation():
     read = measured(replace(PERFECT, noise=0.01), np.zeros((50, len(FINE))))
     assert read.std() == pytest.approx(0.01, rel=0.05)
 
@@ -112,25 +111,3 @@ def test_a_seed_is_a_data_set():
         np.testing.assert_array_equal(one, same)
         assert (one != different).any()
     assert FIELD != MASTER
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"shift": 51.0}, r"shift must lie between -50 and 50 nm, got 51.0"),
-        ({"shift": float("nan")}, r"shift must lie between -50 and 50 nm, got nan"),
-        ({"resolution": 0.0}, r"resolution must be above 0 and at most 25 nm, got 0.0; try 10.0"),
-        ({"resolution": float("nan")}, r"resolution must be above 0 and at most 25 nm, got nan"),
-        ({"stray_light": 1.0}, r"stray_light must be a part from 0 to below 1, got 1.0"),
-        ({"noise": -0.1}, r"noise must be at least 0, got -0.1"),
-    ],
-)
-def test_instruments_that_cannot_be_are_refused(settings, message):
-    with pytest.raises(InvalidInputError, match=message):
-        Instrument(**settings)
-
-
-@pytest.mark.parametrize("samples", [0, 2.5, True])
-def test_a_number_of_samples_is_whole_and_positive(samples):
-    with pytest.raises(InvalidInputError, match=f"samples must be .*, got {samples}"):
-        calibration_transfer(0, samples=samples)

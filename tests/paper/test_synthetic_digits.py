@@ -1,6 +1,5 @@
 """Generated digits: true shapes, the same images for the same seed, and near enough to house numbers to learn from."""
 
-import itertools
 import sys
 
 import numpy as np
@@ -9,21 +8,18 @@ import torch
 from scipy.ndimage import label
 from torch import nn
 
-from momentalign.errors import InvalidInputError
 from momentalign.paper import synthetic_digits
-from momentalign.paper.augmentation import standardize, to_float
-from momentalign.paper.digits_data import load_svhn
+from momentalign.paper.digit_networks import standardize
+from momentalign.paper.digits_data import SIDE, load_svhn
 from momentalign.paper.synthetic_digits import (
     BLOCK,
     CELL,
     FONTS,
     PENS,
     REACH,
-    SIDE,
     GlyphBank,
     glyph_bank,
     make_synth_digits,
-    synth_block,
 )
 
 SQUARE = np.array([[0.0, 0.0], [10.0, 0.0], [10.0, 20.0], [0.0, 20.0]])
@@ -56,15 +52,6 @@ def test_a_contour_the_other_way_round_is_a_hole_whatever_the_first_one_does(tur
     assert holes(distance) == 1
 
 
-def test_digits_stand_upright_as_rows_of_an_image():
-    corner = np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
-    x, y = points()
-    distance, _ = synthetic_digits._printed([corner])
-    inside = distance < 0
-    assert y[inside].mean() < -0.1
-    assert x[inside].mean() < -0.1
-
-
 def test_strokes_of_a_pen_have_its_width_and_reach_height_one():
     distance, width = synthetic_digits._drawn([np.array([[0.0, -0.5], [0.0, 0.5]])], 0.1)
     x, y = points()
@@ -92,7 +79,7 @@ def test_digits_have_the_holes_they_should_have():
 def test_without_matplotlib_the_remedy_is_named(monkeypatch):
     glyph_bank.cache_clear()
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install momentalign\[deep\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"pip install .*\[deep\]"):
         glyph_bank()
 
 
@@ -139,21 +126,8 @@ def test_threads_change_nothing(digits):
     np.testing.assert_array_equal(parallel.labels, digits.labels)
 
 
-def test_blocks_are_the_parts_of_the_set(digits):
-    block, own = synth_block(2, seed=3), slice(2 * BLOCK, 3 * BLOCK)
-    np.testing.assert_array_equal(block.images, digits.images[own])
-    np.testing.assert_array_equal(block.labels, digits.labels[own])
-
-
-def test_other_seeds_and_other_blocks_give_other_images():
-    drawn = [synth_block(0, seed=0), synth_block(1, seed=0), synth_block(0, seed=1)]
-    for one, other in itertools.combinations(drawn, 2):
-        assert (one.images == other.images).mean() < 0.05
-        assert (one.labels == other.labels).mean() < 0.2
-
-
 def test_the_same_seed_gives_the_images_it_gave_before():
-    block = synth_block(0)
+    block = make_synth_digits(BLOCK)
     assert block.labels[:12].tolist() == LABELS
     assert block.images[:6].mean(axis=(1, 2, 3)).tolist() == pytest.approx(MEANS, abs=0.5)
 
@@ -167,7 +141,7 @@ def only_seven():
 
 
 def photograph(count, bank):
-    return synthetic_digits._photograph(synthetic_digits._Dice(np.random.default_rng(0), count), bank)
+    return synthetic_digits._photograph(synthetic_digits._Draws(np.random.default_rng(0), count), bank)
 
 
 def contrast(part, ground):
@@ -187,18 +161,6 @@ def test_the_label_is_the_digit_in_the_middle_and_neighbours_stand_on_both_sides
     )
     assert left.mean() == pytest.approx(0.04, abs=0.012)
     assert right.mean() == pytest.approx(left.mean(), rel=0.3)
-
-
-@pytest.mark.parametrize("size", [0, -5])
-def test_an_empty_set_is_refused(size):
-    with pytest.raises(InvalidInputError, match=f"size must be at least 1, got {size}"):
-        make_synth_digits(size)
-
-
-@pytest.mark.parametrize(("block", "seed"), [(-1, 0), (0, -1)])
-def test_negative_seeds_and_blocks_are_refused(block, seed):
-    with pytest.raises(InvalidInputError, match=f"got seed={seed} and block={block}"):
-        synth_block(block, seed=seed)
 
 
 def test_grounds_have_all_colours_and_digits_can_be_told_from_them():
@@ -222,8 +184,9 @@ def test_a_plain_network_trained_on_it_reads_most_house_numbers():
         *(nn.Flatten(), nn.Linear(96 * 16, 10)),
     )
     optimizer = torch.optim.Adam(network.parameters(), 2e-3)
-    for block in (synth_block(number, seed=1) for number in range(80)):
-        loss = nn.functional.cross_entropy(network(_grey(block.images)), torch.from_numpy(block.labels))
+    images, labels = make_synth_digits(80 * BLOCK, seed=1)
+    for rows in (slice(start, start + BLOCK) for start in range(0, len(labels), BLOCK)):
+        loss = nn.functional.cross_entropy(network(_grey(images[rows])), torch.from_numpy(labels[rows]))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -235,4 +198,4 @@ def test_a_plain_network_trained_on_it_reads_most_house_numbers():
 
 
 def _grey(images):
-    return standardize(to_float(torch.from_numpy(images)).mean(1, keepdim=True))
+    return standardize((torch.from_numpy(images).float() / 255).mean(1, keepdim=True))

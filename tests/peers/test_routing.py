@@ -118,7 +118,12 @@ def test_weights_of_rows_still_reach_the_score():
 @pytest.mark.parametrize("kind", [ma.MANNClassifier, ma.MANNRegressor])
 def test_what_is_asked_for_by_itself(kind):
     requests = kind().get_metadata_routing()
-    assert requests.fit.requests == {"X_target": None, "sample_domain": True, "y_target": None}
+    assert requests.fit.requests == {
+        "X_target": None,
+        "sample_domain": True,
+        "sample_weight": None,
+        "y_target": None,
+    }
     assert requests.partial_fit.requests["sample_domain"] is True
     for method in ("predict", "score"):
         assert getattr(requests, method).requests.items() >= {"sample_domain": True, "allow_source": True}.items()

@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Torch brings it where CUDA is.
 COMES_WITH_TORCH = {"triton"}
 # Asked for by name: by the export to ONNX, and by Lightning, whose default logger writes for TensorBoard.
-NAMED_ONLY = {"onnx", "onnxscript", "tensorboard"}
+NAMED_ONLY = {"onnx", "onnxscript", "openpyxl", "tensorboard"}
 # What stands as a whole on a library that not everyone has; anything else can be imported without.
 NEEDS_MORE = ("momentalign.training.deep.", "momentalign.report.diagnosis", "momentalign.discrepancies._triton")
 NEEDS_MORE += ("momentalign.paper.digit",)

@@ -17,7 +17,7 @@ import pytest
 
 from momentalign.evaluation.diagnose import diagnose
 from momentalign.paper.artificial_page import artificial_page
-from momentalign.paper.digits_page import digits_page
+from momentalign.paper.digits import digits_page
 from momentalign.paper.overpenalization import overpenalization_page
 from momentalign.paper.sensitivity import sensitivity_page
 from momentalign.paper.sentiment import sentiment_page

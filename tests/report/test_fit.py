@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import json
 import re
 import shutil
@@ -57,9 +58,12 @@ def rows_of(page: str, caption: str) -> list[list[str]]:
     return [re.findall(r"<t[hd][^>]*>(?:<button[^>]*>)?(.*?)(?:</button>)?</t[hd]>", row, re.S) for row in rows]
 
 
-def test_the_page_leads_with_the_verdict(result: dict[str, Any]):
-    (lead,) = re.findall(r'<p class="lead">(.*?)</p>', fit_page(result))
-    assert lead == result["verdict"]
+def test_the_page_leads_with_the_decision_and_what_to_beware_of(result: dict[str, Any]):
+    result["shares"] = [share | {"target": float(not code)} for code, share in enumerate(result["shares"])]
+    page = html.unescape(fit_page(result))
+    assert re.findall(r'<p class="lead">(.*?)</p>', page) == [result["decision"]]
+    (warning,) = re.findall(r'<p class="beware">(.*?)</p>', page)
+    assert "for every target row; check the target" in warning
 
 
 def test_the_candidates_of_a_portfolio_are_a_table(portfolio: dict[str, Any]):
@@ -71,9 +75,45 @@ def test_the_candidates_of_a_portfolio_are_a_table(portfolio: dict[str, Any]):
         first["name"],
         *(f"{first[part]:.3f}" for part in ("source_score", "estimated_target_score", "weight")),
     ]
-    assert percent(0.8) in page
+    assert "80\N{NO-BREAK SPACE}%</strong>" in page
     for absent in ("Hidden units", "central moment", "sigmoid"):
         assert absent not in page
+
+
+def test_the_estimate_stands_beside_what_one_would_have_used(portfolio: dict[str, Any]):
+    rows = rows_of(fit_page(portfolio), "Models and their accuracy")[1:]
+    assert [row[0] for row in rows[1:]] == ["logistic regression", "gradient boosting", "not adapting", "this model"]
+    estimate = portfolio["estimate"]
+    assert rows[-1][2].startswith(f"{100 * estimate['value']:.0f}\N{NO-BREAK SPACE}% ({100 * estimate['low']:.0f} to ")
+    assert rows[-1][3] == percent(portfolio["evaluation"]["accuracy"])
+    assert rows[1][1] == percent(portfolio["baselines"][1]["source"])
+
+
+def test_the_difference_to_not_adapting_is_shown_where_it_is_known(portfolio: dict[str, Any]):
+    assert "difference" not in fit_page({**portfolio, "gain": None})
+    page = fit_page({**portfolio, "gain": {"value": 0.021, "low": -0.01, "high": 0.05}})
+    assert "<strong>+2.1 points</strong><span>expected difference to not adapting</span>" in page
+    assert "90 % interval: -1.0 to +5.0" in page
+
+
+def test_details_are_folded(portfolio: dict[str, Any]):
+    page = fit_page(portfolio)
+    folded = re.findall(r'<section id="([a-z-]+)"[^>]* class="folded">', page)
+    assert folded == ["all-candidates", "bounds-of-the-theory", "how-this-was-made"]
+    assert page.count("<details>") == page.count("</details>") == len(folded)
+    assert len(rows_of(page, "Parts of the bound")) == 1 + len(portfolio["bounds"]["rows"])
+
+
+def test_columns_to_look_at_are_named(result: dict[str, Any]):
+    result["columns"] = {
+        "constant": [{"name": "fuel", "domain": "source"}],
+        "unseen": [{"name": "city", "values": ["Graz"], "rows": 7}],
+        "outside": [{"name": "age", "share": 0.25}],
+    }
+    page = html.unescape(fit_page(result))
+    assert "Constant in the source alone: fuel." in page
+    assert "Categories of 'city' that the source lacks, in 7 rows: Graz." in page
+    assert "Target rows outside of the source's range: age (25\N{NO-BREAK SPACE}%)." in page
 
 
 def test_target_labels_are_said_to_be_for_evaluation_only(result: dict[str, Any]):
@@ -88,7 +128,7 @@ def test_without_target_labels_nothing_is_said_of_accuracy_there(result: dict[st
     result["evaluation"] = None
     page = fit_page(result)
     assert "evaluation only" not in page
-    assert "on-the-target" not in page
+    assert "compared-with-target-labels" not in page
 
 
 def test_classes_that_the_source_lacks_are_named(result: dict[str, Any]):
@@ -101,7 +141,8 @@ def test_classes_that_the_source_lacks_are_named(result: dict[str, Any]):
 
 def test_many_classes_are_listed_not_drawn(result: dict[str, Any]):
     result["classes"] = [f"class {code}" for code in range(30)]
-    result["shares"] = [{"class": name, "source": 1 / 30, "target": 1 / 30} for name in result["classes"]]
+    one = result["shares"][0] | {"source": 1 / 30, "target": 1 / 30}
+    result["shares"] = [one | {"class": name} for name in result["classes"]]
     page = fit_page(result)
     assert "Shares of classes:" not in page
     assert "Target rows by true" not in page
@@ -136,7 +177,7 @@ def test_what_is_not_known_is_left_out(result: dict[str, Any]):
     result |= {"source_score": None, "evaluation": None}
     del result["seconds"]
     page = fit_page(result)
-    assert "held-out" not in page.replace(result["verdict"], "")
+    assert "held-out" not in page.replace(result["decision"], "")
     assert "<dt>Time" not in page
     assert not re.findall(r"\b(?:nan|None|inf)\b", page)
 
@@ -149,7 +190,7 @@ def test_notes_and_paths_are_shown(result: dict[str, Any]):
 
 
 def test_strings_are_escaped(result: dict[str, Any]):
-    result |= {"label": HOSTILE, "source": HOSTILE, "target": HOSTILE, "notes": [HOSTILE], "verdict": HOSTILE}
+    result |= {"label": HOSTILE, "source": HOSTILE, "target": HOSTILE, "notes": [HOSTILE], "decision": HOSTILE}
     result["classes"][0] = result["shares"][0]["class"] = result["shifted"][0]["name"] = HOSTILE
     result["evaluation"] |= {"label": HOSTILE, "unseen": [HOSTILE]}
     result["evaluation"]["confusion"].append([0, 0, 0])
@@ -173,7 +214,7 @@ def test_the_page_is_small_deterministic_and_alone(result: dict[str, Any]):
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     pictures = re.findall(r'<svg class="ma-figure"[^>]*>', page)
-    assert len(pictures) == 1 + 1 + 5
+    assert len(pictures) == 1 + 1 + 1 + 5
     assert all(re.search(r'role="img" aria-label="[^"]{20,}"', picture) for picture in pictures)
 
 

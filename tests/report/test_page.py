@@ -133,5 +133,5 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path: Path):
 def test_a_result_of_another_kind_or_without_a_part_is_refused():
     with pytest.raises(InvalidInputError, match=r"'kind'.*'digits'.*'artificial'"):
         check_result({"kind": "digits"}, "artificial", [])
-    with pytest.raises(InvalidInputError, match=r"lacks runs, paper;.*momentalign reproduce artificial"):
+    with pytest.raises(InvalidInputError, match=r"lacks runs, paper, .*; make it again"):
         check_result({"kind": "artificial", "data": 1}, "artificial", ["data", "runs", "paper"])

@@ -1,30 +1,28 @@
 """LabelFreeSearch: every rule is the score it names, on the networks of the grid."""
 
-import inspect
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 
-from momentalign import MANNClassifier
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.estimators.combination import aggregated_probabilities, combine
-from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.evaluation.scores import (
     balancing_choice,
     cross_entropies,
     deep_embedded_score,
     importance_weighted_score,
+    importance_weights,
+    logistic_ratio,
     mutual_information,
     negative_entropy,
     neighbourhood_density,
     nuclear_norm,
 )
 from momentalign.networks.shallow import activations, outputs, probabilities
-from momentalign.selection.grid import split_labelled
+from momentalign.selection.reverse import split_labelled
 from momentalign.selection.rules import _total_variation, balanced_weight, density_ratio
-from momentalign.selection.search import LabelFreeSearch, ReverseValidationSearch
+from momentalign.selection.search import LabelFreeSearch
 from momentalign.training.config import NetworkSpec, Task
 from momentalign.training.stack import train_stack
 
@@ -47,7 +45,9 @@ def by_hand(quick, problem):
     training, held_out = split_labelled(problem.y, share=0.8, seed=3)
     order = np.random.default_rng([3, 1]).permutation(len(X_target))
     task = Task(X[training], problem.y[training], X_target[order], 2, X[held_out], problem.y[held_out])
-    networks = [train_stack(task, quick()._config(), [NetworkSpec(3, weight, CMDLoss(5))])[0] for weight in WEIGHTS]
+    networks = [
+        train_stack(task, quick()._settings().config, [NetworkSpec(3, weight, CMDLoss(5))])[0] for weight in WEIGHTS
+    ]
     return task, [network.layers for network in networks]
 
 
@@ -198,15 +198,3 @@ def test_sparse_rows_stay_sparse_and_give_the_same(fitted, quick, problem, rule)
     found.fit(sparse.csr_matrix(problem.X), problem.y, sparse.csr_matrix(problem.X_target))
     dense = fitted(rule=rule, refit=False)
     np.testing.assert_allclose(found.cv_results_["mean_test_score"], dense.cv_results_["mean_test_score"], rtol=1e-4)
-
-
-def test_both_searches_have_one_interface():
-    reverse, free = (inspect.signature(kind).parameters for kind in (ReverseValidationSearch, LabelFreeSearch))
-    assert [name for name in free if name not in ("rule", "aggregate")] == [*reverse]
-    model, options = MANNClassifier(), {"rule": "importance-weighted", "aggregate": False}
-    defaults = ReverseValidationSearch(model, {}).get_params(deep=False)
-    assert LabelFreeSearch(model, {}).get_params(deep=False) == {**defaults, **options}
-    for parameters in (reverse, free):
-        assert [name for name, value in parameters.items() if value.kind is not value.KEYWORD_ONLY] == [
-            "estimator", "param_grid",
-        ]  # fmt: skip

@@ -1,4 +1,5 @@
 import bz2
+import codecs
 import gc
 import gzip
 import lzma
@@ -13,8 +14,8 @@ from hypothesis import strategies as st
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.tables import delimited
-from momentalign.tables.encoders import kind_of
 from momentalign.tables.read import read_chunks, read_table
+from momentalign.tables.table import kind_of
 
 NAMES = st.text("abcäöü xyz_1", min_size=1, max_size=6).map(str.strip).filter(lambda name: name[:1].isalpha())
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53) | st.none()
@@ -88,10 +89,10 @@ def test_compressed_files(tmp_path, suffix, pack):
     assert [len(chunk) for chunk in read_chunks(path, rows=600)] == [600, 400]
 
 
-@pytest.mark.parametrize("mark", ["utf-8", "utf-8-sig"])
+@pytest.mark.parametrize("marks", [0, 1, 2])
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_marks_and_ends_of_lines(tmp_path, mark, newline):
-    path = _csv(tmp_path, f"größe,b{newline}1,2{newline}3,4".encode(mark))
+def test_marks_and_ends_of_lines(tmp_path, marks, newline):
+    path = _csv(tmp_path, codecs.BOM_UTF8 * marks + f"größe,b{newline}1,2{newline}3,4".encode())
     assert read_table(path).rows.to_dict("list") == {"größe": [1.0, 3.0], "b": [2.0, 4.0]}
 
 
@@ -128,6 +129,10 @@ def test_a_decimal_comma_is_read_and_said(tmp_path):
     path = _csv(tmp_path, "preis;menge\n1,5;2\n-0,25;3\n")
     with pytest.warns(MomentAlignWarning, match="'preis' has numbers with a decimal comma"):
         assert read_table(path).rows["preis"].tolist() == [1.5, -0.25]
+    path = _csv(tmp_path, "".join(f"{row}\n" for row in ["a;b;c;d;e", *["1,5;1,5;1,5;1,5;1,5"] * 9]))
+    with pytest.warns(MomentAlignWarning, match="column 'c' and 2 more has numbers with a decimal comma") as caught:
+        assert sum(len(part) for part in read_chunks(path, rows=2)) == 9
+    assert len(caught) == 1
 
 
 def test_text_with_commas_is_no_number(tmp_path):
@@ -204,6 +209,12 @@ def test_a_wrong_cell_among_numbers_is_named_whatever_the_chunks(tmp_path):
     for action in (lambda: read_table(path), lambda: list(read_chunks(path, rows=7))):
         with pytest.raises(InvalidInputError, match="column 'a', row 61 holds 'x' in a column of numbers"):
             action()
+
+
+def test_names_of_more_than_a_block_of_the_scan_are_all_read(tmp_path):
+    names = [f"column_{number:07d}" for number in range(80_000)]
+    path = _csv(tmp_path, ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
+    assert read_table(path).columns == names
 
 
 def test_a_wide_table_is_read_in_linear_time(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from momentalign.errors import DamagedFileError, InvalidInputError
 from momentalign.tables.read import read_chunks, read_table
+from momentalign.tables.table import kind_of
 
 DAY = datetime.datetime(2020, 5, 1, 12, tzinfo=datetime.UTC)
 
@@ -90,3 +91,49 @@ def test_a_file_without_rows_is_refused_unless_there_are_others(path):
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DamagedFileError, match="not a whole Parquet file"):
         list(read_chunks(path, label="y", rows_required=False))
+
+
+@pytest.fixture(params=["parquet", "feather", "jsonl", "jsonl.gz"])
+def typed(request, tmp_path):
+    """One table in each of the formats that know types."""
+    frame = pd.DataFrame(
+        {"n": [1, 2, 3], "x": [0.5, None, 2.5], "word": ["a", None, "b"], "day": pd.to_datetime(["2020-01-01"] * 3)}
+    ).assign(y=["007", "8", "9"])
+    path = tmp_path / f"table.{request.param}"
+    if request.param == "parquet":
+        frame.to_parquet(path)
+    elif request.param == "feather":
+        frame.to_feather(path)
+    else:
+        frame.assign(day="2020-01-01").to_json(path, orient="records", lines=True)
+    return path
+
+
+def test_formats_with_types_hold_the_same_table(typed):
+    table = read_table(typed, label="y")
+    assert table.labels.tolist() == ["007", "8", "9"]
+    assert {name: kind_of(table.rows[name]) for name in table.columns} == {
+        "n": "number", "x": "number", "word": "text", "day": "date"
+    }  # fmt: skip
+    np.testing.assert_array_equal(table.rows["x"], [0.5, np.nan, 2.5])
+    assert table.rows["day"].tolist() == [pd.Timestamp("2020-01-01")] * 3
+    chunks = list(read_chunks(typed, rows=2, columns=["word", "n"]))
+    assert [len(chunk) for chunk in chunks] == [2, 1]
+    assert list(chunks[1].rows.columns) == ["word", "n"]
+
+
+def test_keys_that_an_object_lacks_are_missing_values(tmp_path):
+    (tmp_path / "t.json").write_text('{"a": 1, "b": true}\n{"a": 2.5}\n')
+    rows = read_table(tmp_path / "t.json").rows
+    assert rows["a"].tolist() == [1.0, 2.5]
+    assert rows["b"].isna().tolist() == [False, True]
+
+
+def test_a_workbook_is_a_table(tmp_path):
+    pytest.importorskip("openpyxl")
+    frame = pd.DataFrame({"n": [1.5, None], "word": ["a", "b"], "y": ["u", "v"]})
+    frame.to_excel(tmp_path / "t.xlsx", index=False)
+    table = read_table(tmp_path / "t.xlsx", label="y")
+    pd.testing.assert_frame_equal(table.rows, frame[["n", "word"]], check_dtype=False)
+    assert table.labels.tolist() == ["u", "v"]
+    assert [len(part) for part in read_chunks(tmp_path / "t.xlsx", rows=1)] == [1, 1]

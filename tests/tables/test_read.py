@@ -93,7 +93,11 @@ def test_two_domains_split_by_a_measurement(tmp_path, load, by):
         (["007", "008"], ["007", "008"]),
         (["1", "one"], ["1", "one"]),
         (["cat", "dog"], ["cat", "dog"]),
-        (["9" * 30, "1"], [1e30, 1.0]),
+        (["9" * 30, "1"], ["9" * 30, "1"]),
+        (["1_0", "10"], ["1_0", "10"]),
+        (["1e999", "2e999"], ["1e999", "2e999"]),
+        (["0.1", "0.10000000000000000001"], ["0.1", "0.10000000000000000001"]),
+        (["0.1", "0.10"], [0.1, 0.1]),
     ],
 )
 def test_classes_stay_what_is_written(cells, expected):
@@ -149,7 +153,5 @@ def test_text(tmp_path, content, name, expected):
     assert find_format(tmp_path / name) == expected
 
 
-def test_the_caller_knows_better(tmp_path):
-    (tmp_path / "table.txt").write_text("1 1:2\n")
-    assert find_format(tmp_path / "table.txt", "csv") == "csv"
-    assert find_format(tmp_path) == find_format(tmp_path, "images") == "images"
+def test_a_folder_holds_images(tmp_path):
+    assert find_format(tmp_path) == "images"

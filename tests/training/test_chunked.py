@@ -1,3 +1,5 @@
+"""Networks whose rows arrive in parts are those trained on the whole, bit by bit."""
+
 import math
 from dataclasses import replace
 
@@ -9,12 +11,21 @@ import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.training import chunked
 from momentalign.training import compiled_engine as compiled
-from momentalign.training.chunked import ChunkedTask, Labelled, count_batches, is_compiled, stream_batches, train_chunks
+from momentalign.training.chunked import (
+    ChunkedTask,
+    Labelled,
+    count_batches,
+    is_compiled,
+    resume,
+    stream_batches,
+    train_chunks,
+)
 from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, batches
 from momentalign.training.stack import train_stack
 
 RECIPE = TrainingConfig(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=8, max_epochs=4, patience=None)
 CMD = NetworkSpec(3, 0.8, ma.CMDLoss(3))
+SHORT = replace(RECIPE, max_epochs=1500, patience=10)
 
 
 def _cut(rows, labels, size):
@@ -133,10 +144,9 @@ def test_every_epoch_is_reported(make_task):
     assert [report.epoch for report in seen] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("change", [{"batch_size": None}, {"balanced": True}])
-def test_what_needs_the_whole_sample_is_refused(make_task, change):
-    with pytest.raises(InvalidInputError, match=r"need the whole sample.*batch_size=300"):
-        train_chunks(_in_chunks(make_task(), 10), replace(RECIPE, **change), CMD)
+def test_what_needs_the_whole_sample_is_refused(make_task):
+    with pytest.raises(InvalidInputError, match=r"needs the whole sample.*batch_size=300"):
+        train_chunks(_in_chunks(make_task(), 10), replace(RECIPE, batch_size=None), CMD)
 
 
 def test_the_engine_is_chosen_as_for_the_whole_data(make_task, monkeypatch):
@@ -187,3 +197,59 @@ def test_only_the_last_pair_of_a_block_has_another_size(make_task, small_blocks)
         sizes += [(len(source), len(target)) for source, target in pairs]
     assert sizes == [(len(source), len(target)) for source, target in RECIPE.epoch(task)]
     assert math.prod(block.source.shape) <= chunked.BLOCK
+
+
+def _halves(task, at=24):
+    """Two tasks whose batches are those of the whole, one after the other."""
+    return [
+        replace(task, source=task.source[part], labels=task.labels[part], target=task.target[part])
+        for part in (slice(None, at), slice(at, None))
+    ]
+
+
+def _weights(state):
+    return [part for layer in state.layers for part in layer]
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+@pytest.mark.parametrize("rule", ["adagrad", "adadelta", "sgd", "adam"])
+@pytest.mark.parametrize("distance", [None, ma.CMDLoss(3), ma.AdversarialLoss(6)], ids=["none", "cmd", "dann"])
+def test_two_parts_are_the_whole_bit_by_bit(make_task, engine, kind, rule, distance):
+    task = make_task(kind, rows=48, target_rows=48, held_out=0)
+    config, spec = replace(SHORT, optimizer=Optimizer(rule)), NetworkSpec(3, 0.8, distance)
+    whole, figures = resume(task, config, spec)
+    first, second = _halves(task)
+    state, before = resume(first, config, spec)
+    state, after = resume(second, config, spec, state=state)
+    for part, match in zip(_weights(state), _weights(whole), strict=True):
+        np.testing.assert_array_equal(part, match)
+    assert whole.compiled == (engine == "compiled")
+    np.testing.assert_allclose((np.array(before) + np.array(after)) / 2, np.array(figures), rtol=1e-12)
+
+
+@pytest.mark.parametrize("distance", [ma.CMDLoss(3), ma.AdversarialLoss(6)], ids=["cmd", "dann"])
+def test_what_is_state_is_left_as_it_is(make_task, engine, distance):
+    task, spec = make_task(rows=48, target_rows=48), NetworkSpec(3, 0.8, distance)
+    config = replace(SHORT, optimizer=Optimizer("adam"))
+    state, _ = resume(task, config, spec)
+    twice = [resume(task, config, spec, state=state)[0] for _ in range(2)]
+    for part, match in zip(*map(_weights, twice), strict=True):
+        np.testing.assert_array_equal(part, match)
+
+
+def test_the_state_of_the_optimizer_matters_and_the_rate_is_that_of_now(make_task, engine):
+    task, config = make_task(rows=48, target_rows=48), replace(SHORT, optimizer=Optimizer("adam", 0.01))
+    state, _ = resume(task, config, CMD)
+    on, _ = resume(task, config, CMD, state=state)
+    fresh, _ = resume(task, config, replace(CMD, initial=state.layers))
+    slow, _ = resume(task, replace(SHORT, optimizer=Optimizer("adam", 1e-12)), CMD, state=state)
+    assert np.abs(on.layers[0].weight - fresh.layers[0].weight).max() > 1e-4
+    np.testing.assert_allclose(slow.layers[0].weight, state.layers[0].weight, atol=1e-7)
+
+
+def test_the_engine_of_the_first_part_goes_on(make_task, engine, monkeypatch):
+    task = make_task(rows=48, target_rows=48)
+    state, _ = resume(task, SHORT, CMD)
+    monkeypatch.setattr(compiled, "WORTH_COMPILING", 0.0 if engine == "batched" else np.inf)
+    assert resume(task, SHORT, CMD, state=state)[0].compiled == (engine == "compiled")
+    assert resume(task, SHORT, CMD)[0].compiled == (engine == "batched")

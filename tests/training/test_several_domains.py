@@ -14,8 +14,7 @@ import momentalign as ma
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import activations
 from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, is_compilable
-from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, domain_batches, domain_sizes
-from momentalign.training.grouped import are_alike
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, domain_sizes
 from momentalign.training.stack import train_stack
 from momentalign.training.torch_engine import BatchedEngine
 
@@ -50,7 +49,7 @@ def test_the_loops_train_what_float64_autograd_trains(make_domains, largest_diff
     task, specs = make_domains(kind), [NetworkSpec(3, 0.8, ma.CMDLoss(5), between=between, domain_weights=weights)]
     fast, exact = _engines(task, RECIPE, specs)
     for _ in range(4):
-        for figure, expected in zip(fast.run_epoch(), exact.run_epoch(), strict=True):
+        for figure, expected in zip(fast.run_epochs(1)[0], exact.run_epochs(1)[0], strict=True):
             np.testing.assert_allclose(figure, expected, rtol=1e-4, atol=1e-6)
     assert largest_difference(fast.layers(0), exact.layers(0)) < 1e-4
 
@@ -125,7 +124,7 @@ def test_any_distance_is_averaged_over_its_pairs(make_domains, name):
     for (between, weights), value in expected.items():
         spec = NetworkSpec(3, 1.0, distance, between=between, domain_weights=weights)
         assert not is_compilable(task, replace(config, compiled=True), [spec])
-        figures = BatchedEngine(task, config, [spec]).run_epoch()
+        figures = BatchedEngine(task, config, [spec]).run_epochs(1)[0]
         np.testing.assert_allclose(figures.distance, [value], rtol=1e-6)
 
 
@@ -184,31 +183,6 @@ def test_every_batch_has_rows_of_every_domain_in_order(make_domains):
     seen = np.concatenate([rows for rows, _ in epoch])
     assert set(seen) == set(range(46))
     assert np.bincount(seen)[task.source_domains == 0].max() == 1  # the longest domain is not repeated
-
-
-def test_balanced_batches_alternate_classes_within_each_domain(make_domains):
-    task = make_domains()
-    for rows, _ in replace(RECIPE, balanced=True, batch_size=6).epoch(task):
-        for domain in range(3):
-            own = task.labels[rows[task.source_domains[rows] == domain]]
-            np.testing.assert_array_equal(own[:3], np.sort(np.unique(own))[: len(own[:3])])
-
-
-def test_a_small_domain_is_whole_in_every_batch():
-    domains = np.repeat([0, 1], [100, 7])
-    parts = domain_batches(domains, np.arange(107), 30)
-    assert [domain_sizes(domains, rows) for rows in parts] == [[30, 7], [30, 7], [40, 7]]
-    assert [rows[-2:].tolist() for rows in domain_batches(np.repeat([0, 1], [6, 4]), np.arange(10), 2)] == [
-        [6, 7],
-        [8, 9],
-        [6, 7],  # The shorter domain starts again.
-    ]
-    assert [rows.tolist() for rows in domain_batches(None, np.arange(4), 2)] == [[0, 1], [2, 3]]
-
-
-def test_on_an_accelerator_such_tasks_train_one_after_the_other(make_task, make_domains):
-    assert are_alike([make_task(), make_task(seed=1)], RECIPE)
-    assert not are_alike([make_domains(), make_domains()], RECIPE)
 
 
 SCRIPT = """

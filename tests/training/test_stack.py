@@ -9,7 +9,7 @@ from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import initial_layers, outputs
 from momentalign.progress import EpochReport
 from momentalign.training import stack
-from momentalign.training.config import NetworkSpec, Optimizer, Task, TrainingConfig
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig
 from momentalign.training.stack import train_stack
 
 DISTANCES = [
@@ -173,28 +173,6 @@ def test_members_of_a_stack_may_start_from_weights_of_their_own(make_task, engin
     drawn, started = train_stack(task, config, [NetworkSpec(0), NetworkSpec(0, initial=given)])
     assert largest_difference(started.layers, given) < 1e-6
     assert largest_difference(drawn.layers, initial_layers([20, 6, 3], 0)) < 1e-6
-
-
-@pytest.mark.parametrize("kind", ["dense", "csr"])
-def test_balanced_batches_are_training_on_alternating_classes(make_task, engine, largest_difference, kind):
-    task = make_task(kind)
-    keep = np.flatnonzero((task.labels != 2) | (np.arange(40) < 12))  # class 2 is small
-    labels = task.labels[keep]
-    order = [row for rows in _alternating(labels) for row in rows]
-    uneven = Task(task.source[keep], labels, task.target, 3)
-    repeated = Task(task.source[keep][order], labels[order], task.target, 3)
-    config, spec = _last(RECIPE, max_epochs=5), NetworkSpec(0, 0.5, ma.CMDLoss(2))
-    (balanced,) = train_stack(uneven, _last(config, balanced=True), [spec])
-    (expected,) = train_stack(repeated, config, [spec])
-    (plain,) = train_stack(uneven, config, [spec])
-    assert largest_difference(balanced.layers, expected.layers) == 0.0
-    assert largest_difference(balanced.layers, plain.layers) > 1e-3
-
-
-def _alternating(labels):
-    specs = [np.flatnonzero(labels == label).tolist() for label in range(3)]
-    longest = max(map(len, specs))
-    return [[rows[i % len(rows)] for rows in specs] for i in range(longest)]
 
 
 def test_the_number_of_jobs_changes_no_bit(make_task, engine, largest_difference):

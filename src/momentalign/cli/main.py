@@ -14,7 +14,8 @@ from momentalign.cli.results import (
     came_of_interruption,
     hear_termination,
     help_if_alone,
-    interrupted_code,
+    leave_interrupted,
+    say,
 )
 from momentalign.cli.tables import diagnose, fit, predict
 
@@ -41,15 +42,17 @@ def main() -> None:
     hear_termination()
     try:
         code = app(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # At the end of the process an error could no longer be told.
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", code=interrupted_code())
+        leave_interrupted()
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
     except Exception as error:
-        _fail(" ".join(_mendable(error).split()), code=2)
+        _fail(_mendable(error), code=2)
     if code == INTERRUPTED:  # Newer versions of typer turn ^C into the code it stands for.
-        _fail("interrupted", code=interrupted_code())
+        leave_interrupted()
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -63,27 +66,28 @@ def _show_warning(
 ) -> None:
     """Show what was decided for the user as one line; other warnings as Python does."""
     if category.__name__ == "MomentAlignWarning":
-        typer.echo(f"momentalign: warning: {' '.join(str(message).split())}", err=True)
+        say(f"momentalign: warning: {message}")
     else:
         typer.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
 
 def _mendable(error: Exception) -> str:
-    """Return the message of an error the user can mend; raise any other, unless it came of ^C."""
+    """Return the message of an error the user can mend, as a full disk; raise any other, unless it came of ^C."""
     from momentalign.errors import MomentAlignError
 
-    missing = isinstance(error, ModuleNotFoundError) and "pip install momentalign[" in str(error)
-    if isinstance(error, MomentAlignError) or missing:
+    if isinstance(error, MomentAlignError):
         return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'the output'} cannot be used ({error.strerror}); give another, or make room."
     if hasattr(error, "format_message"):  # A wrong option or command; where its class lives depends on typer's version.
         return f"{error.format_message()} Try --help."
     if came_of_interruption(error):
-        _fail("interrupted", code=interrupted_code())
+        leave_interrupted()
     raise error
 
 
 def _fail(message: str, *, code: int) -> NoReturn:
-    typer.echo(f"momentalign: {message}", err=True)
+    say(f"momentalign: {message}")
     sys.exit(code)
 
 

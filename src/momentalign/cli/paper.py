@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,6 @@ from momentalign.cli.results import (
     Seeds,
     counted,
     help_if_alone,
-    names_in,
     open_journal,
     say,
     write_results,
@@ -28,7 +28,6 @@ from momentalign.cli.results import (
 if TYPE_CHECKING:
     from momentalign.paper.artificial import Setting
     from momentalign.paper.catalogue import DataSet
-    from momentalign.paper.originals import Presence
     from momentalign.paper.problems import Problem
     from momentalign.paper.tables import PaperTable
 
@@ -71,8 +70,8 @@ def demo(
     from momentalign.paper.artificial import PAPER
     from momentalign.paper.problems import make_artificial
 
-    problem, networks = make_artificial(data_seed), range(first_seed, first_seed + seeds)
-    _show_artificial(problem, PAPER, networks, out, open_page, data="generated", data_seed=data_seed)
+    networks = range(first_seed, first_seed + seeds)
+    _show_artificial(make_artificial(data_seed), PAPER, networks, out, open_page, data_seed=data_seed)
 
 
 @reproduce.callback()
@@ -100,7 +99,7 @@ def reproduce_artificial(
     from momentalign.paper.problems import load_artificial
 
     chosen, networks = find_setting(setting), range(first_seed, first_seed + seeds)
-    _show_artificial(load_artificial(data), chosen, networks, out, open_page, data="authors", data_seed=None)
+    _show_artificial(load_artificial(data), chosen, networks, out, open_page)
 
 
 def _show_artificial(
@@ -110,14 +109,14 @@ def _show_artificial(
     out: Path,
     open_page: bool | None,
     *,
-    data: str,
-    data_seed: int | None,
+    data_seed: int | None = None,
 ) -> None:
-    """Train on the artificial problem, print the result and write its page."""
+    """Train on the artificial problem (the authors', or one drawn from a seed), print the result and write its page."""
     from momentalign.paper.artificial import run
     from momentalign.paper.artificial_page import artificial_page, figure_3, figure_4
     from momentalign.progress import epoch_bar
 
+    data = "authors" if data_seed is None else "generated"
     with epoch_bar("training", verbose=int(sys.stderr.isatty())) as progress:
         result = run(problem, setting, seeds=seeds, data=data, data_seed=data_seed, progress=progress)
     nn, mann = (100 * result["median"][f"{name}_accuracy"] for name in ("nn", "mann"))
@@ -125,7 +124,7 @@ def _show_artificial(
         f"target accuracy, median of {len(seeds)}: plain network {nn:.1f} %, moment-aligned network {mann:.1f} %"
     )
     typer.echo(result["sentence"])
-    figures = {"figure_3.svg": figure_3(result), "figure_4.svg": figure_4(result)} if data == "authors" else {}
+    figures = {"figure_3.svg": figure_3(result), "figure_4.svg": figure_4(result)} if data_seed is None else {}
     write_results(result, artificial_page(result), out, open_page, figures=figures)
 
 
@@ -161,17 +160,11 @@ def reproduce_sentiment(
 
     Examples: momentalign reproduce sentiment --data DIR; momentalign reproduce sentiment --methods nn,cmd --seeds 3
     """
-    from momentalign.paper.catalogue import REVIEWS as FILE
-    from momentalign.paper.catalogue import find_file
-    from momentalign.paper.experiment import check_names
     from momentalign.paper.sentiment import METHODS, review_identity, run, sentiment_page
     from momentalign.paper.tables import REVIEWS
-    from momentalign.training.torch_engine import open_device
 
-    find_file(FILE, data)
-    chosen = names_in(methods)
-    check_names(chosen, METHODS, "method")
-    open_device(device)
+    _check_reviews(data)
+    chosen = _check(methods, METHODS, "method", device)
     with counted("sentiment") as progress:
         journal = open_journal(out, review_identity("sentiment"), fresh=fresh)
         result = run(chosen, journal, seeds=range(seeds), n_jobs=jobs, device=device, folder=data, progress=progress)
@@ -195,16 +188,11 @@ def reproduce_sensitivity(
 
     Examples: momentalign reproduce sensitivity --data DIR; momentalign reproduce sensitivity --panels cmd_orders
     """
-    from momentalign.paper.catalogue import REVIEWS, find_file
-    from momentalign.paper.experiment import check_names
     from momentalign.paper.sensitivity import PANELS, claims, figure_5, run, sensitivity_page
     from momentalign.paper.sentiment import review_identity
-    from momentalign.training.torch_engine import open_device
 
-    find_file(REVIEWS, data)
-    chosen = names_in(panels)
-    check_names(chosen, PANELS, "panel")
-    open_device(device)
+    _check_reviews(data)
+    chosen = _check(panels, PANELS, "panel", device)
     with counted("sensitivity") as progress:
         journal = open_journal(out, review_identity("sensitivity"), fresh=fresh)
         result = run(chosen, journal, n_jobs=jobs, device=device, folder=data, progress=progress)
@@ -240,15 +228,11 @@ def reproduce_objects(
 
     Examples: momentalign reproduce objects --methods nn,fp-cmd --seeds 1; momentalign reproduce objects --device cuda
     """
-    from momentalign.paper.experiment import check_names
     from momentalign.paper.objects import METHODS, needs_crops, object_identity, objects_page, run
     from momentalign.paper.office import open_features
     from momentalign.paper.tables import OBJECTS
-    from momentalign.training.torch_engine import open_device
 
-    chosen = names_in(methods)
-    check_names(chosen, METHODS, "method")
-    open_device(device)
+    chosen = _check(methods, METHODS, "method", device)
     folder = cache if cache is not None else out.with_name("momentalign-features")
     with counted("features") as progress:
         features = open_features(
@@ -287,39 +271,45 @@ def reproduce_digits(
     Examples: momentalign reproduce digits --device cuda --jobs 4; momentalign reproduce digits --tasks mnist:mnist-m
     """
     from momentalign.paper.digit_networks import CONFIG
-    from momentalign.paper.digits import METHODS, TASKS, digit_identity, run
-    from momentalign.paper.digits_page import digits_page
+    from momentalign.paper.digits import METHODS, TASKS, digit_identity, digits_page, run
     from momentalign.paper.experiment import check_names
     from momentalign.paper.tables import DIGITS
-    from momentalign.training.torch_engine import open_device
 
-    chosen, pairs = names_in(methods), names_in(tasks.replace(":", "->"))
-    check_names(chosen, METHODS, "method")
-    check_names(pairs, TASKS, "task")
-    open_device(device)
+    pairs = check_names(tasks.replace(":", "->"), TASKS, "task")
+    chosen = _check(methods, METHODS, "method", device)
     with counted("digits") as progress:
-        journal = open_journal(out, digit_identity("digits", CONFIG), fresh=fresh)
+        journal = open_journal(out, digit_identity(CONFIG), fresh=fresh)
         result = run(
             chosen, journal, seeds=range(seeds), tasks=pairs, n_jobs=jobs, device=device, folder=data,
             say=say, progress=progress,
         )  # fmt: skip
-    _show_table(result, DIGITS, "table_5", digits_page(result), out, open_page, note=result.get("note", ""))
+    _show_table(result, DIGITS, "table_5", digits_page(result), out, open_page)
+
+
+def _check_reviews(data: Path | None) -> None:
+    from momentalign.paper.catalogue import find_file
+    from momentalign.paper.problems import REVIEWS_FILE
+
+    find_file(REVIEWS_FILE, data)
+
+
+def _check(names: str, known: Iterable[str], kind: str, device: str) -> list[str]:
+    """Return what is to be run, after a look at the device it is to run on."""
+    from momentalign.paper.experiment import check_names
+    from momentalign.training.torch_engine import open_device
+
+    chosen = check_names(names, known, kind)
+    open_device(device)
+    return chosen
 
 
 def _show_table(
-    result: dict[str, Any],
-    paper: PaperTable,
-    name: str,
-    page: str,
-    out: Path,
-    open_page: bool | None,
-    *,
-    note: str = "",
+    result: dict[str, Any], paper: PaperTable, name: str, page: str, out: Path, open_page: bool | None
 ) -> None:
     """Print a table beside the paper's and write it as Markdown, as LaTeX and as a page."""
     from momentalign.paper.tables import compare, latex, markdown
 
-    comparison = compare(result, paper)
+    comparison, note = compare(result, paper), result.get("note")
     printed = markdown(comparison) + (f"\n{note}\n" if note else "")
     typer.echo(printed)
     write_results(result, page, out, open_page, figures={f"{name}.md": printed, f"{name}.tex": latex(comparison)})
@@ -350,7 +340,7 @@ def list_data_sets(
     if as_json:
         typer.echo(json.dumps(entries, indent=1))
         return
-    typer.echo("folder: " + (str(folder) if folder is not None else "none; give --data DIR or set MOMENTALIGN_DATA"))
+    typer.echo(f"folder: {folder or 'none; give --data DIR or set MOMENTALIGN_DATA'}")
     for entry in entries:
         urls = [original["url"] for original in entry["originals"]]
         more = f" and {len(urls) - 1} more" if len(urls) > 1 else ""
@@ -365,21 +355,20 @@ def list_data_sets(
 
 
 def _entry(data_set: DataSet, folder: Path | None) -> dict[str, Any]:
-    from momentalign.paper.originals import look
+    from dataclasses import asdict
 
-    found = None if folder is None else look(data_set, folder)
+    from momentalign.paper.originals import Presence, look
+
+    found = Presence("absent", ()) if folder is None else look(data_set, folder)
+    known = asdict(data_set)
+    shown = ("name", "sha256", "rebuilt_sha256", "origin")
     return {
-        "name": data_set.name,
-        "what": data_set.what,
-        "licence": data_set.licence,
-        "state": "absent" if found is None else found.state,
-        "paths": [] if found is None else [str(path) for path in found.paths],
-        "originals": [{"url": original.url, "sha256": original.sha256} for original in data_set.originals],
-        "files": [
-            {"name": file.name, "sha256": file.sha256, "rebuilt_sha256": file.rebuilt_sha256, "origin": file.origin}
-            for file in data_set.files
-        ],
-        "note": data_set.note,
+        **{name: known[name] for name in ("name", "what", "licence")},
+        "state": found.state,
+        "paths": [str(path) for path in found.paths],
+        "originals": known["originals"],
+        "files": [{name: file[name] for name in shown} for file in known["files"]],
+        "note": known["note"],
     }
 
 
@@ -434,8 +423,11 @@ def get_data_sets(
     chosen = [find_data_set(name) for name in dict.fromkeys(names)]
     folder = _folder(data, chosen[0].name)
     for data_set in chosen:
-        found = get(data_set, folder, mirror=mirror, progress=_count_bytes if sys.stderr.isatty() else None)
-        typer.echo(f"{data_set.name}: {STATES[found.state]}, in {folder}{_remark(data_set, found, folder)}")
+        found = get(data_set, folder, mirror=mirror, progress=_count_bytes)
+        record = folder / f"{data_set.name}.origin.json"
+        digests = f"; its digests are in {record.name}" if found.state == "counted" and record.is_file() else ""
+        note = f"; {data_set.note}" if data_set.note else ""
+        typer.echo(f"{data_set.name}: {STATES[found.state]}, in {folder}{digests}{note}")
 
 
 def _folder(data: Path | None, name: str) -> Path:
@@ -445,13 +437,9 @@ def _folder(data: Path | None, name: str) -> Path:
 
 
 def _count_bytes(name: str, done: int, total: int | None) -> None:
-    """A line on standard error that counts."""
+    """A line on standard error that counts, in a terminal."""
+    if not sys.stderr.isatty():
+        return
     whole = "" if total is None else f" of {total / 1e6:.1f}"
     end = "\n" if done == total else ""
     sys.stderr.write(f"\r{name}: {done / 1e6:.1f}{whole} MB{end}")
-
-
-def _remark(data_set: DataSet, found: Presence, folder: Path) -> str:
-    record = folder / f"{data_set.name}.origin.json"
-    digests = f"; its digests are in {record.name}" if found.state == "counted" and record.is_file() else ""
-    return digests + (f"; {data_set.note}" if data_set.note else "")

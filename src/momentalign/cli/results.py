@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import sys
+import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
 import typer
+
+from momentalign.errors import printable
 
 __all__ = [
     "INTERRUPTED",
@@ -20,29 +26,33 @@ __all__ = [
     "Fresh",
     "Jobs",
     "Out",
+    "OutOfTables",
     "ReviewData",
     "Seeds",
     "TableFile",
     "came_of_interruption",
     "check_outputs",
     "counted",
+    "ended_soon",
     "hear_termination",
     "help_if_alone",
-    "interrupted_code",
-    "names_in",
+    "leave_interrupted",
     "open_journal",
-    "refuse_to_replace",
+    "refuse_foreign_page",
     "say",
+    "show",
     "show_page",
     "write_results",
 ]
 
 
+# Every page shows it.
+_BRAND = b'<p class="brand">momentalign</p>'
 # The kinds of results that are written beside pages.
 _RESULTS = {"artificial", "diagnosis", "digits", "objects", "overpenalization", "sensitivity", "sentiment"}
 
 
-def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[Path] = ()) -> None:
+def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[str | Path] = ()) -> None:
     """Refuse outputs of one name, and an output that is a file that is read."""
     from momentalign.tables.opening import check_outputs as check
 
@@ -55,20 +65,34 @@ def _check_page(out: Path) -> Path:
         raise typer.BadParameter(f"--out {out} names no file.")
     results = out.with_suffix(".json")
     check_outputs({"the page": out, "its results": results, "its journal": out.with_suffix(".jsonl")})
-    if results.is_file():
-        import json
-
-        try:
-            found = json.loads(results.read_bytes())
-        except ValueError:
-            found = None
-        if not (isinstance(found, dict) and found.get("kind") in _RESULTS):
-            refuse_to_replace(results)
+    if results.is_file() and not _is_result(results.read_bytes()):
+        _refuse_to_replace(results)
     return out
 
 
-def refuse_to_replace(path: Path) -> NoReturn:
-    """Refuse to replace a file that momentalign did not write."""
+def _check_lone_page(out: Path) -> Path:
+    """Refuse also a page that would replace another file, where no table is read that it could be."""
+    refuse_foreign_page(_check_page(out))
+    return out
+
+
+def _is_result(content: bytes) -> bool:
+    import json
+
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return False
+    return isinstance(found, dict) and found.get("kind") in _RESULTS
+
+
+def refuse_foreign_page(path: Path) -> None:
+    """Refuse to replace a file that is no page of momentalign; an empty one may be."""
+    if path.is_file() and _BRAND not in (content := path.read_bytes()) and content:
+        _refuse_to_replace(path)
+
+
+def _refuse_to_replace(path: Path) -> NoReturn:
     from momentalign.errors import InvalidInputError
 
     raise InvalidInputError(
@@ -82,14 +106,15 @@ def help_if_alone(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-def names_in(text: str) -> list[str]:
-    """Return names given with commas, each once."""
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+def show(lines: str) -> None:
+    """Print lines in which names of columns and files may hold anything, as what a terminal shows and does not obey."""
+    typer.echo("\n".join(map(printable, lines.split("\n"))))
 
 
 def say(message: str) -> None:
-    """Print a message on standard error."""
-    typer.echo(message, err=True)
+    """Print a message on standard error, where there is one that takes it."""
+    with suppress(OSError):
+        typer.echo(printable(message), err=True)
 
 
 def open_journal(out: Path, identity: dict[str, Any], *, fresh: bool) -> Any:
@@ -127,7 +152,7 @@ def write_results(
 
 def show_page(out: Path, open_page: bool | None) -> None:
     """Say where a page is, and open it where that was asked for or a person sits at a screen."""
-    typer.echo(f"page: {out.resolve()}")
+    show(f"page: {out.resolve()}")
     if open_page or (open_page is None and _has_browser()):
         import webbrowser
 
@@ -144,9 +169,9 @@ def _has_browser() -> bool:
 
 Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Networks to train, with seeds one after the other.")]
 FirstSeed = Annotated[int, typer.Option(min=0, help="Seed of the first network.")]
-Out = Annotated[
-    Path, typer.Option(callback=_check_page, help="The page to write; its results are written beside it as JSON.")
-]
+_OUT = "The page to write; its results are written beside it as JSON."
+Out = Annotated[Path, typer.Option(callback=_check_lone_page, help=_OUT)]
+OutOfTables = Annotated[Path, typer.Option(callback=_check_page, help=_OUT)]
 Browser = Annotated[
     bool | None, typer.Option("--open/--no-open", help="Open the page in a browser (default: in a terminal).")
 ]
@@ -154,22 +179,72 @@ ReviewData = Annotated[Path | None, typer.Option(help="Folder with amazon_review
 Jobs = Annotated[int, typer.Option(help="Processes to compute in; -1 takes every core.")]
 Device = Annotated[str, typer.Option(help="cpu, or cuda where there is one: all tasks side by side.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Forget what an earlier run finished.")]
-TableFile = Annotated[Path, typer.Argument(help="CSV, TSV, Parquet, npz, svmlight, or a folder of images.")]
+TableFile = Annotated[
+    str, typer.Argument(help="CSV, Parquet, Excel, JSON lines, ..., images, or a table: sqlite:///FILE#TABLE.")
+]
 
 
 INTERRUPTED, TERMINATED = 130, 143
 
+# Seconds in which a command that was interrupted may clear up.
+_PATIENCE = 1.0
+
 _heard: list[int] = []
+_told: list[bool] = []
+_hurried: list[bool] = []
 
 
 def hear_termination() -> None:
     """Let SIGTERM, with which systems stop a process, do what ^C does."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    if threading.current_thread() is threading.main_thread():  # No other may set what a signal does.
+        signal.signal(signal.SIGTERM, _interrupt)
 
 
-def interrupted_code() -> int:
-    """Return the exit code of a command that was interrupted: 143 after SIGTERM, else 130."""
-    return TERMINATED if _heard else INTERRUPTED
+@contextmanager
+def ended_soon() -> Iterator[None]:
+    """Let ^C end the process soon, although threads that compile or train go on to the end of what they do.
+
+    Only for what writes nothing but whole files: it may end at any moment. A thread waits for the signal, since the
+    main thread hears of it only when it comes back from the compiler.
+    """
+    if threading.current_thread() is not threading.main_thread():  # which alone hears signals
+        yield
+        return
+    _hurried.append(True)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    earlier = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_end_after, args=(receiver,), daemon=True).start()
+    try:
+        yield
+        _hurried.clear()
+    finally:
+        signal.set_wakeup_fd(earlier)
+        sender.close()
+
+
+def _end_after(receiver: socket.socket) -> None:
+    with receiver:
+        while numbers := receiver.recv(1):
+            if numbers[0] in (signal.SIGINT, signal.SIGTERM):
+                time.sleep(_PATIENCE)
+                _tell()
+                os._exit(TERMINATED if numbers[0] == signal.SIGTERM else INTERRUPTED)
+
+
+def leave_interrupted() -> NoReturn:
+    """Say that a command was interrupted, and leave with 130, or with 143 after SIGTERM."""
+    _tell()
+    code = TERMINATED if _heard else INTERRUPTED
+    if _hurried:  # The end of the interpreter would wait for threads, and may clear up for a long time.
+        os._exit(code)
+    sys.exit(code)
+
+
+def _tell() -> None:
+    if not _told:
+        _told.append(True)
+        say("momentalign: interrupted")
 
 
 def came_of_interruption(error: BaseException) -> bool:

@@ -10,12 +10,14 @@ import typer
 
 from momentalign.cli.results import (
     Browser,
-    Out,
+    OutOfTables,
     TableFile,
     check_outputs,
     counted,
-    refuse_to_replace,
+    ended_soon,
+    refuse_foreign_page,
     say,
+    show,
     show_page,
 )
 
@@ -30,7 +32,7 @@ SHOWN = 10
 
 def fit(
     source: TableFile,
-    target: Annotated[Path, typer.Argument(help="The unlabelled file, with the same columns.")],
+    target: Annotated[str, typer.Argument(help="The unlabelled file, with the same columns.")],
     label: Annotated[str, typer.Option(help="Column of the source's labels.")],
     out: Annotated[Path, typer.Option(help="Folder of the model, and of report.html in it.")] = Path(
         "momentalign-model"
@@ -50,9 +52,16 @@ def fit(
     ] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column that names rows.")] = None,
     regression: Annotated[bool, typer.Option("--regression", help="Labels are numbers to predict.")] = False,
+    threshold: Annotated[
+        str | None,
+        typer.Option(help="Probability from which on the rarer of two classes is predicted: a number, f1, cost:FP,FN."),
+    ] = None,
+    class_weight: Annotated[str | None, typer.Option(help="balanced: classes count alike in training.")] = None,
+    sample_weight: Annotated[str | None, typer.Option(help="Column of the source that holds row weights.")] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse rows without a label and columns that only one file has.")
     ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     open_page: Browser = None,
 ) -> None:
@@ -69,37 +78,39 @@ def fit(
 
     import momentalign as ma
     from momentalign.files import check_folder
+    from momentalign.report.sentences import printed
 
     page = out / "report.html"
     check_outputs({"the model": out, "its page": page}, [source, target])
-    if page.exists() and not (out / "manifest.json").exists():
-        refuse_to_replace(page)
+    refuse_foreign_page(page)
     check_folder(out)
-    model = ma.fit(
-        source, target, label=label, method=method, weight=weight, seeds=seeds, max_epochs=max_epochs, device=device,
-        text=text, target_label=target_label, id_column=id_column, regression=regression, strict=strict,
-        verbose=int(sys.stderr.isatty()),
-    )  # fmt: skip
+    with ended_soon():
+        model = ma.fit(
+            source, target, label=label, method=method, weight=weight, seeds=seeds, max_epochs=max_epochs,
+            device=device, text=text, target_label=target_label, id_column=id_column, regression=regression,
+            threshold=threshold, class_weight=class_weight, sample_weight=sample_weight, strict=strict,
+            random_state=seed, verbose=int(sys.stderr.isatty()),
+        )  # fmt: skip
     model.save(out)
     model.report(page)
     summary = {**(model.summary or {}), "model": str(out)}
     if as_json:
         typer.echo(json.dumps(summary, allow_nan=False))
         return
-    typer.echo(summary["verdict"])
-    typer.echo(f"model: {out.resolve()}")
+    show(printed(summary))
+    show(f"model: {out.resolve()}")
     show_page(page, open_page)
 
 
 def diagnose(
     source: TableFile,
-    target: Annotated[Path, typer.Argument(help="The other file, with the same columns.")],
+    target: Annotated[str, typer.Argument(help="The other file, with the same columns.")],
     label: Annotated[str | None, typer.Option(help="Column to leave out, where it is there.")] = None,
     id_column: Annotated[str | None, typer.Option("--id", help="Column that names rows, to leave out.")] = None,
     permutations: Annotated[int, typer.Option(min=1, help="Relabellings the distance is compared with.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and write no page.")] = False,
-    out: Out = Path("momentalign-diagnosis.html"),
+    out: OutOfTables = Path("momentalign-diagnosis.html"),
     open_page: Browser = None,
 ) -> None:
     """Say what shifted between two files, how much, and whether it is significant.
@@ -114,6 +125,7 @@ def diagnose(
 
     if not as_json:
         check_outputs({"the page": out, "its results": out.with_suffix(".json")}, [source, target])
+        refuse_foreign_page(out)
     first, second = (
         read_table(path, label=label, label_required=False, id_column=id_column).rows for path in (source, target)
     )
@@ -121,8 +133,8 @@ def diagnose(
     if as_json:
         typer.echo(json.dumps(found.to_dict(), allow_nan=False))
         return
-    typer.echo(found.verdict)
-    typer.echo(_features(found))
+    show(found.verdict)
+    show(_features(found))
     write_page(json.dumps(found.to_dict(), allow_nan=False), out.with_suffix(".json"))
     found.to_html(out)
     show_page(out, open_page)
@@ -150,6 +162,9 @@ def predict(
     data: TableFile,
     out: Annotated[Path | None, typer.Option(help="CSV, TSV or Parquet by its name (default: CSV, printed).")] = None,
     proba: Annotated[bool, typer.Option("--proba", help="Write the probability of each class too.")] = False,
+    risk: Annotated[
+        bool, typer.Option("--risk", help="Write how confident the model is of each row too, and flag risky rows.")
+    ] = False,
     id_column: Annotated[str | None, typer.Option("--id", help="Column to keep (default: that of the model).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON; needs --out.")] = False,
 ) -> None:
@@ -168,7 +183,7 @@ def predict(
         )
     with counted("predicting") as show:
         progress = None if show is None else lambda rows: show(rows, None)
-        summary = predict_file(model, data, out=out, proba=proba, id_column=id_column, progress=progress)
+        summary = predict_file(model, data, out=out, proba=proba, risk=risk, id_column=id_column, progress=progress)
     if as_json:
         typer.echo(json.dumps(summary.to_dict(), allow_nan=False))
     elif out is not None:

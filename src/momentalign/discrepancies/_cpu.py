@@ -12,7 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from momentalign.moments.loops import compiled, discrepancy_gradient, discrepancy_terms, sample_statistics
+from momentalign.moments.loops import (
+    compiled,
+    discrepancy_gradient,
+    discrepancy_terms,
+    inner,
+    sample_statistics,
+)
 
 __all__ = ["CPUBackend", "add_kernels", "slopes_in_place"]
 
@@ -72,8 +78,8 @@ def _pair_terms(
     terms: NDArray[Any],
 ) -> None:
     """Fill the statistics of both samples, the directions and the terms: all of the forward pass in one call."""
-    sample_statistics(source, scale, order, shifts[0], moments[0])
-    sample_statistics(target, scale, order, shifts[1], moments[1])
+    sample_statistics(source, scale, shifts[0], moments[0])
+    sample_statistics(target, scale, shifts[1], moments[1])
     discrepancy_terms(shifts, moments, scale, order, epsilon, directions, terms)
 
 
@@ -177,7 +183,7 @@ def slopes_in_place(grams: NDArray[Any], weights: NDArray[Any]) -> None:
                     slope[c] += factor * kernel[c]
 
 
-@compiled
+@inner
 def _fill_kernels(grams: NDArray[Any], row: int, highest: int, kernels: NDArray[Any]) -> None:
     """Write h_0 to h_highest of one row with all rows to `kernels`, h_k without its part p_k / k."""
     known, width = grams.shape[0], grams.shape[2]

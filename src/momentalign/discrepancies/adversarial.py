@@ -83,7 +83,7 @@ class AdversarialLoss(DistanceLoss):
                 for sample in (source, target)
             ]
             value = _distance(*logits)
-        refuse_non_finite(value, source, target)
+        refuse_non_finite(value, {"source": source, "target": target})
         return value
 
     @classmethod

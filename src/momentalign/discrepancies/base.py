@@ -24,7 +24,6 @@ __all__ = [
     "Stacked",
     "StackedDomains",
     "compiled_form",
-    "stack_key",
 ]
 
 Interval: TypeAlias = tuple[float, float] | Literal["data"]
@@ -37,8 +36,8 @@ StackedDomains: TypeAlias = Callable[..., Tensor]
 class Compiled(NamedTuple):
     """How the compiled training loops compute a distance.
 
-    `kind` is its name in :mod:`~momentalign.training.distance_loops`, `several` that of its form for several domains,
-    None where the loops have none.
+    `kind` is its name in :mod:`~momentalign.training.compiled_engine`, `several` that of its form for several domains,
+    None where the loops have none. A `beta` of 0 is the median heuristic.
     """
 
     kind: str
@@ -121,12 +120,6 @@ class DistanceLoss(nn.Module):
 
     def join_ranks(self, group: dist.ProcessGroup | None) -> None:
         """Compute the distance of the batch that the processes of a group have together, where that is known."""
-
-
-def stack_key(distance: object) -> tuple[type[DistanceLoss], Hashable] | None:
-    """Return what tells which distances are computed together; None for any that is called network by network."""
-    key = distance.stack_key if isinstance(distance, DistanceLoss) else None
-    return None if key is None else (type(distance), key)  # type: ignore[return-value]
 
 
 def compiled_form(distance: object) -> Compiled | None:

@@ -126,7 +126,7 @@ def cmd(
     >>> ma.cmd([[0.0], [1.0]], [[0.5], [0.5]], n_moments=2)
     0.25
     """
-    total, differentiable = _read_and_compute(
+    total, differentiable = _terms(
         source, target, n_moments, interval, cross, unbiased, (source_weight, target_weight), summed=True
     )
     return total if differentiable else float(total)
@@ -175,7 +175,7 @@ def cmd_terms(
     >>> ma.cmd_terms([[0.0], [1.0]], [[0.5], [0.5]], n_moments=3).tolist()
     [0.0, 0.25, 0.0]
     """
-    terms, differentiable = _read_and_compute(
+    terms, differentiable = _terms(
         source, target, n_moments, interval, cross, unbiased, (source_weight, target_weight), summed=False
     )
     return terms if differentiable else terms.numpy()
@@ -229,7 +229,7 @@ class CMDLoss(DistanceLoss):
         process_group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
-        _check_orders(n_moments, cross, unbiased=unbiased)
+        _check_settings(n_moments, interval, cross, unbiased=unbiased)
         self.n_moments = n_moments
         self.interval: Interval = interval
         self.cross = cross
@@ -237,8 +237,6 @@ class CMDLoss(DistanceLoss):
         self.process_group: dist.ProcessGroup | None = None
         if process_group is not None:
             self.process_group = check_group(process_group, cross=cross, unbiased=unbiased)
-        if not _is_data(interval):
-            check_interval(interval)
 
     def forward(self, source: Tensor, target: Tensor, source_weight: Any = None, target_weight: Any = None) -> Tensor:
         """Return the distance of two batches of activations (rows, width); weights as in :func:`cmd`."""
@@ -248,14 +246,13 @@ class CMDLoss(DistanceLoss):
                     "joined batches of several processes have no weights of rows; leave out source_weight and "
                     "target_weight, or set process_group=None."
                 )
-            if _is_data(self.interval):
+            if isinstance(self.interval, str):
                 bounds = joined_range(source, target, self.process_group)
                 self.interval = _data_interval(bounds, bounds)
             return self._joined_terms(source, target, self.process_group).sum()
-        if _is_data(self.interval):
+        if isinstance(self.interval, str):
             pair = read_pair(source, target)[:2]
-            weights = read_row_weights(source_weight, target_weight, *pair)
-            self.interval = _data_interval(*_rows_that_count(*pair, weights))
+            self.interval = _data_interval(*pair, _read_row_weights((source_weight, target_weight), *pair))
         value: Tensor = cmd(
             source, target, source_weight=source_weight, target_weight=target_weight, **self.given_settings()
         )
@@ -263,14 +260,18 @@ class CMDLoss(DistanceLoss):
 
     def orders(self, source: Tensor, target: Tensor) -> Tensor:
         """Return the terms of the distance, orders 1 to `n_moments`."""
-        if self.process_group is None or _is_data(self.interval):
+        if self.process_group is None or isinstance(self.interval, str):
             terms: Tensor = cmd_terms(source, target, **self.given_settings())
             return terms
         return self._joined_terms(source, target, self.process_group)
 
     def _joined_terms(self, source: Tensor, target: Tensor, group: dist.ProcessGroup) -> Tensor:
-        scale = check_interval(self.interval)
-        return joined_terms(source, target, n_moments=self.n_moments, scale=scale, cross=self.cross, group=group)
+        return joined_terms(source, target, n_moments=self.n_moments, scale=self._scale, cross=self.cross, group=group)
+
+    @property
+    def _scale(self) -> float:
+        """|b - a| of the interval, which was checked before."""
+        return abs(float(self.interval[1]) - float(self.interval[0]))
 
     @property
     def name(self) -> str:
@@ -285,20 +286,22 @@ class CMDLoss(DistanceLoss):
     @property
     def stack_key(self) -> Hashable | None:
         """Distances that differ in their orders alone are computed together."""
-        if self.unbiased or _is_data(self.interval) or self.process_group is not None:
+        if self.unbiased or isinstance(self.interval, str) or self.process_group is not None:
             return None
-        return self.cross, check_interval(self.interval)
+        return self.cross, self._scale
 
     @staticmethod
     def stack(losses: Sequence[CMDLoss]) -> Stacked:
         """Return the distances of stacked samples: all up to the highest order, each sums its own orders only."""
-        orders, scale, cross = [loss.n_moments for loss in losses], check_interval(losses[0].interval), losses[0].cross
+        orders, scale, cross = [loss.n_moments for loss in losses], losses[0]._scale, losses[0].cross
         highest = max(orders)
-        counted = Constants([float(order < own) for own in orders for order in range(highest)])
+        counted = None
+        if min(orders) < highest:
+            counted = Constants([float(order < own) for own in orders for order in range(highest)])
 
         def distances(source: Tensor, target: Tensor) -> Tensor:
             terms = stacked_terms(source, target, highest, scale=scale, cross=cross)
-            if min(orders) == highest:
+            if counted is None:
                 return terms.sum(-1)
             return (terms * counted.to(terms.device, terms.dtype).view_as(terms)).sum(-1)
 
@@ -309,7 +312,7 @@ class CMDLoss(DistanceLoss):
         """Return the distances of lists of samples: at once where the orders are the same, else one by one."""
         if losses[0].cross > 1:
             return super().for_domains(losses, between, weights)
-        scale = check_interval(losses[0].interval)
+        scale = losses[0]._scale
         together = len({loss.n_moments for loss in losses}) == 1
         parts = [slice(None)] if together else [slice(index, index + 1) for index in range(len(losses))]
 
@@ -328,10 +331,9 @@ class CMDLoss(DistanceLoss):
         """Return its kind in the compiled training loops, which know the CMD and the CV-CMD."""
         if self.stack_key is None or self.cross > 2:
             return None
-        scale = check_interval(self.interval)
         if self.cross == 2:
-            return Compiled("cv-cmd", self.n_moments, scale)
-        return Compiled("cmd", self.n_moments, scale, several="cmd of several domains")
+            return Compiled("cv-cmd", self.n_moments, self._scale)
+        return Compiled("cmd", self.n_moments, self._scale, several="cmd of several domains")
 
     def join_ranks(self, group: dist.ProcessGroup | None) -> None:
         """Compute the distance of the batch that the processes of a group have together."""
@@ -348,6 +350,110 @@ class CMDLoss(DistanceLoss):
         """Return the settings as torch prints them."""
         group = self.process_group
         return super().extra_repr() + ("" if group is None else f", process_group of {group.size()} ranks")
+
+
+def _terms(
+    source: Any,
+    target: Any,
+    n_moments: int,
+    interval: Interval,
+    cross: int,
+    unbiased: bool,
+    row_weights: tuple[Any, Any],
+    *,
+    summed: bool,
+) -> tuple[Tensor, bool]:
+    """The terms, or their sum, and whether the samples came as tensors."""
+    n_moments, cross, scale = _check_settings(n_moments, interval, cross, unbiased=unbiased)
+    weighted = row_weights[0] is not None or row_weights[1] is not None
+    if weighted and unbiased:
+        raise InvalidInputError(
+            "unbiased=True has no estimate for weighted rows; leave out source_weight and target_weight, or set "
+            "unbiased=False."
+        )
+    if is_lazy(source) or is_lazy(target):
+        chunked = _chunked_terms(source, target, n_moments, interval, cross, unbiased=unbiased, weighted=weighted)
+        if chunked is not None:
+            return chunked.sum() if summed else chunked, False
+    # An accelerator reads half precision as it is; everything else works on widened copies.
+    accelerated = isinstance(source, Tensor) and source.device.type == "cuda" and not weighted
+    source, target, differentiable = read_pair(source, target, widened=not accelerated)
+    weights = _read_row_weights(row_weights, source, target) if weighted else (None, None)
+    if scale is None:
+        a, b = _data_interval(source, target, weights)
+        scale = b - a
+    terms = None
+    if cross <= 2 and not unbiased and not weighted:
+        terms = fast_terms(source, target, n_moments, scale=scale, summed=summed and cross == 1, plain=_plain_terms)
+    if terms is None or cross == 2:
+        with full_precision(source.device):
+            if terms is None:
+                settings: dict[str, Any] = {"cross": cross, "unbiased": unbiased, "weights": weights}
+                terms = _plain_terms(source, target, n_moments, scale=scale, **settings)
+            else:
+                centred = [sample_moments(sample, 1, scale=scale).centred for sample in _widened(source, target)]
+                terms = _with_cross_variances(terms, centred[0], centred[1])
+        terms = terms.sum() if summed else terms
+    refuse_non_finite(terms, {"source": source, "target": target}, remedy=REMEDY)
+    return terms, differentiable
+
+
+def _check_settings(
+    n_moments: object, interval: object, cross: object, *, unbiased: bool
+) -> tuple[int, int, float | None]:
+    """Return `n_moments`, `cross` and the length of the interval, None for that of the data."""
+    orders, crossed = positive_int(n_moments, "n_moments"), positive_int(cross, "cross")
+    scale = None if isinstance(interval, str) and interval == "data" else check_interval(interval)
+    if crossed > orders:
+        raise InvalidInputError(f"cross={crossed} asks for more orders than n_moments={orders}; raise n_moments.")
+    if unbiased and crossed > 2:
+        raise InvalidInputError(f"unbiased=True is defined for cross=1 and cross=2, got cross={crossed}; lower cross.")
+    return orders, crossed, scale
+
+
+def _read_row_weights(row_weights: tuple[Any, Any], source: Tensor, target: Tensor) -> RowWeights:
+    of_source = read_row_weights(row_weights[0], "source_weight", source)
+    return of_source, read_row_weights(row_weights[1], "target_weight", target)
+
+
+def _data_interval(source: Tensor, target: Tensor, weights: RowWeights = (None, None)) -> tuple[float, float]:
+    """The smallest and the largest value of the rows that count."""
+    pairs = zip((source.detach(), target.detach()), weights, strict=True)
+    rows = [sample if own is None else sample[own > 0.0] for sample, own in pairs]
+    a, b = torch.stack([s.min() for s in rows]).min().item(), torch.stack([s.max() for s in rows]).max().item()
+    if not math.isfinite(b - a):
+        broken = source.new_tensor(math.nan, device="cpu")
+        refuse_non_finite(broken, {"source": source, "target": target}, remedy=REMEDY)
+    if a == b:  # All values equal: every term is zero whatever the scale.
+        a, b = a - 0.5, b + 0.5
+    warnings.warn(
+        f"the interval of the activations is estimated from the data: [{a:.6g}, {b:.6g}]; "
+        "pass interval=(a, b) to fix it.",
+        MomentAlignWarning,
+        stacklevel=4,
+    )
+    return a, b
+
+
+def _plain_terms(
+    source: Tensor,
+    target: Tensor,
+    n_moments: int,
+    *,
+    scale: float,
+    cross: int = 1,
+    unbiased: bool = False,
+    weights: RowWeights = (None, None),
+) -> Tensor:
+    """The terms in plain torch, in float32 at least."""
+    source, target = _widened(source, target)
+    if unbiased:
+        return unbiased_terms(source, target, n_moments, scale=scale, cross=cross)
+    return stacked_terms(source, target, n_moments, scale=scale, cross=cross, weights=weights)
+
+
+def _widened(source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    return (source, target) if source.dtype.itemsize >= 4 else (source.float(), target.float())
 
 
 def stacked_terms(
@@ -374,173 +480,47 @@ def stacked_terms(
     return torch.cat([terms[..., :1], crossed, terms[..., cross:]], -1)
 
 
-def _read_and_compute(
-    source: Any,
-    target: Any,
-    n_moments: int,
-    interval: Interval,
-    cross: int,
-    unbiased: bool,
-    row_weights: tuple[Any, Any],
-    *,
-    summed: bool,
-) -> tuple[Tensor, bool]:
-    """The terms, or their sum, and whether the samples came as tensors."""
-    n_moments, cross = _check_orders(n_moments, cross, unbiased=unbiased)
-    weighted = any(given is not None for given in row_weights)
-    if weighted and unbiased:
-        raise InvalidInputError(
-            "unbiased=True has no estimate for weighted rows; leave out source_weight and target_weight, or set "
-            "unbiased=False."
-        )
-    scale = None if _is_data(interval) else check_interval(interval)
-    chunked = _chunked_terms(
-        source, target, n_moments, interval=interval, cross=cross, unbiased=unbiased, weighted=weighted
-    )
-    if chunked is not None:
-        found = torch.from_numpy(chunked)
-        return found.sum() if summed else found, False
-    # An accelerator reads half precision as it is; everything else works on widened copies.
-    accelerated = isinstance(source, Tensor) and source.device.type == "cuda" and not weighted
-    source, target, differentiable = read_pair(source, target, widened=not accelerated)
-    weights = read_row_weights(*row_weights, source, target)
-    scale = check_interval(_data_interval(*_rows_that_count(source, target, weights))) if scale is None else scale
-    terms = None
-    if cross <= 2 and not unbiased and not weighted:
-        terms = _fused_terms(source, target, n_moments, scale=scale, cross=cross, summed=summed)
-    if terms is None:
-        with full_precision(source.device):
-            terms = _widened_terms(
-                source, target, n_moments, scale=scale, cross=cross, unbiased=unbiased, weights=weights
-            )
-        terms = terms.sum() if summed else terms
-    refuse_non_finite(terms, source, target, remedy=REMEDY)
-    return terms, differentiable
-
-
-def _rows_that_count(source: Tensor, target: Tensor, weights: RowWeights) -> list[Tensor]:
-    pairs = zip((source, target), weights, strict=True)
-    return [sample if own is None else sample[own > 0.0] for sample, own in pairs]
-
-
-def _fused_terms(
-    source: Tensor, target: Tensor, n_moments: int, *, scale: float, cross: int, summed: bool
-) -> Tensor | None:
-    """The terms or their sum by fused loops, all but the second where that has cross-variances; None where none fit."""
-    terms = fast_terms(source, target, n_moments, scale=scale, summed=summed and cross == 1, plain=_widened_terms)
-    if terms is None or cross == 1:
-        return terms
-    with full_precision(source.device):
-        centred = [sample_moments(sample, 1, scale=scale).centred for sample in read_pair(source, target)[:2]]
-        terms = _with_cross_variances(terms, centred[0], centred[1])
-    return terms.sum() if summed else terms
-
-
 def _with_cross_variances(terms: Tensor, source: Tensor, target: Tensor, weights: RowWeights = (None, None)) -> Tensor:
     """Put the second term of CV-CMD, which is of centred samples, in the place of that of the variances."""
     crossed = cross_variance_norm(source, target, weights).unsqueeze(-1) / math.sqrt(2.0)
     return torch.cat([terms[..., :1], crossed, terms[..., 2:]], -1)
 
 
-def _is_data(interval: object) -> bool:
-    return isinstance(interval, str) and interval == "data"
-
-
-def _widened_terms(
-    source: Tensor,
-    target: Tensor,
-    n_moments: int,
-    *,
-    scale: float,
-    cross: int = 1,
-    unbiased: bool = False,
-    weights: RowWeights = (None, None),
-) -> Tensor:
-    """The terms in plain torch, in float32 at least."""
-    source, target, _ = read_pair(source, target)
-    if unbiased:
-        return unbiased_terms(source, target, n_moments, scale=scale, cross=cross)
-    return stacked_terms(source, target, n_moments, scale=scale, cross=cross, weights=weights)
-
-
-def _check_orders(n_moments: object, cross: object, *, unbiased: bool) -> tuple[int, int]:
-    orders, crossed = positive_int(n_moments, "n_moments"), positive_int(cross, "cross")
-    if crossed > max(orders, 1):
-        raise InvalidInputError(f"cross={crossed} asks for more orders than n_moments={orders}; raise n_moments.")
-    if unbiased and crossed > 2:
-        raise InvalidInputError(f"unbiased=True is defined for cross=1 and cross=2, got cross={crossed}; lower cross.")
-    return orders, crossed
-
-
-def _data_interval(source: Tensor, target: Tensor) -> tuple[float, float]:
-    a = torch.minimum(source.detach().min(), target.detach().min()).item()
-    b = torch.maximum(source.detach().max(), target.detach().max()).item()
-    if not math.isfinite(b - a):
-        refuse_non_finite(source.new_tensor(math.nan, device="cpu"), source, target, remedy=REMEDY)
-    if a == b:  # All values equal: every term is zero whatever the scale.
-        a, b = a - 0.5, b + 0.5
-    warnings.warn(
-        f"the interval of the activations is estimated from the data: [{a:.6g}, {b:.6g}]; "
-        "pass interval=(a, b) to fix it.",
-        MomentAlignWarning,
-        stacklevel=4,
-    )
-    return a, b
-
-
 def _chunked_terms(
-    source: Any, target: Any, n_moments: int, *, interval: Any, cross: int, unbiased: bool, weighted: bool
-) -> NDArray[np.float64] | None:
-    """The terms of two domains of which one at least is read in chunks; None where both lie in memory.
+    source: Any, target: Any, n_moments: int, interval: Any, cross: int, *, unbiased: bool, weighted: bool
+) -> Tensor | None:
+    """The terms of two domains of which one at least is read in chunks.
 
-    Memory maps whose moments do not suffice are left to be read as arrays, which they are too.
+    None for memory maps whose moments do not suffice: they are left to be read as arrays, which they are too.
     """
-    if isinstance(source, Tensor) and isinstance(target, Tensor):
-        return None
-    lazy = [data for data in (source, target) if is_lazy(data)]
-    if not lazy:
-        return None
-    lacking = _lacking(n_moments, interval, cross, unbiased=unbiased, weighted=weighted)
-    if lacking and all(isinstance(data, np.memmap) for data in lazy):
-        return None
-    if lacking:
+    beyond = (  # what moments do not tell, and the remedy
+        (
+            n_moments > HIGHEST_ORDER,
+            f"moments above order {HIGHEST_ORDER}, got n_moments={n_moments}; lower n_moments",
+        ),
+        (unbiased, "unbiased estimate, got unbiased=True; set unbiased=False"),
+        (weighted, "weights in one call; add them with Moments().update(batch, weights)"),
+        (cross > 2, f"moments of more than two features, got cross={cross}; set cross=2"),
+        (isinstance(interval, str), f"known range, got interval={interval!r}; give it as interval=(a, b)"),
+    )
+    samples = {"source": source, "target": target}
+    lacking = next((text for is_asked, text in beyond if is_asked), None)
+    if lacking is not None:
+        if all(isinstance(data, np.memmap) for data in samples.values() if is_lazy(data)):
+            return None
         raise InvalidInputError(f"data that are read in chunks have no {lacking}, or read both domains into memory.")
-    _refuse_tensors(source, target)
-    return _terms_of_moments(source, target, n_moments, interval, cross)
-
-
-def _lacking(n_moments: int, interval: Any, cross: int, *, unbiased: bool, weighted: bool) -> str:
-    """What moments do not tell, and the remedy; empty where they suffice."""
-    if n_moments > HIGHEST_ORDER:
-        return f"moments above order {HIGHEST_ORDER}, got n_moments={n_moments}; lower n_moments"
-    if unbiased:
-        return "unbiased estimate, got unbiased=True; set unbiased=False"
-    if weighted:
-        return "weights in one call; add them with Moments().update(batch, weights)"
-    if cross > 2:
-        return f"moments of more than two features, got cross={cross}; set cross=2"
-    if isinstance(interval, str):
-        return f"known range, got interval={interval!r}; give it as interval=(a, b)"
-    return ""
-
-
-def _refuse_tensors(source: Any, target: Any) -> None:
-    for name, data in (("source", source), ("target", target)):
+    for name, data in samples.items():
         if isinstance(data, Tensor):
             raise InvalidTypeError(
                 f"{name} is a torch tensor and the other domain is read in chunks, which gives no gradient; give an "
                 f"array, for instance {name}.detach().numpy()."
             )
-
-
-def _terms_of_moments(source: Any, target: Any, n_moments: int, interval: Any, cross: int) -> NDArray[np.float64]:
     # Its compiled loops take time to import, which tensors do not need.
     from momentalign.moments.streaming import Moments
 
-    refuse_differing_names({"source": source, "target": target})
-    found = {"source": Moments(n_moments, cross), "target": Moments(n_moments, cross)}
-    for (name, moments), data in zip(found.items(), (source, target), strict=True):
-        moments._read(data, name)
+    refuse_differing_names(samples)
+    found = {name: Moments(n_moments, cross)._read(data, name) for name, data in samples.items()}
+    for name, moments in found.items():
         if not moments.count:
             raise InvalidInputError(f"{name} has no rows; give at least one.")
     widths = [len(moments.mean) for moments in found.values()]
@@ -550,4 +530,4 @@ def _terms_of_moments(source: Any, target: Any, n_moments: int, interval: Any, c
         )
     # Batches of an iterator name their columns only when they are read.
     refuse_other_names(found["target"]._columns, "target", found["source"]._columns, "source")
-    return found["source"].cmd_terms(found["target"], interval=interval)
+    return torch.from_numpy(found["source"].cmd_terms(found["target"], interval=interval))

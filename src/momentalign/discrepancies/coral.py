@@ -46,7 +46,7 @@ def coral(source: Any, target: Any) -> Tensor | float:
             raise InvalidInputError(f"coral needs at least 2 rows for a covariance, {name} has {sample.shape[0]}.")
     with full_precision(source.device):
         value = stacked_coral(source, target)
-    refuse_non_finite(value, source, target)
+    refuse_non_finite(value, {"source": source, "target": target})
     return value if differentiable else float(value)
 
 

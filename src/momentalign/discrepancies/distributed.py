@@ -25,7 +25,7 @@ from momentalign.discrepancies.cross_moments import norm_of_covariances
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import Marginals, full_precision, magnitudes, marginal_terms, read_pair
 
-__all__ = ["check_group", "joined_range", "joined_terms"]
+__all__ = ["check_group", "joined_range", "joined_sum", "joined_terms"]
 
 
 def check_group(group: object, *, cross: int, unbiased: bool) -> dist.ProcessGroup | None:
@@ -142,7 +142,7 @@ def _raw_moments(
     if torch.is_grad_enabled():
         # A rank without gradients of its own still has to take part in the all-reduce of the others' gradients.
         local.requires_grad_()
-    total = cast(Tensor, _SumOverRanks.apply(local, group))  # type: ignore[no-untyped-call]
+    total = joined_sum(local, group)
     return total[: powers.numel()].view_as(powers), total[powers.numel() :]
 
 
@@ -167,6 +167,11 @@ def _refuse(source: Tensor, target: Tensor, group: dist.ProcessGroup) -> None:
         f"or infinite values, a domain has no rows on any rank, or powers overflow {source.dtype}; mend the data, or "
         "give the range of the activations as interval=(a, b)."
     )
+
+
+def joined_sum(local: Tensor, group: dist.ProcessGroup | None) -> Tensor:
+    """Return the sum over the ranks of a group; its gradient is that of the sum of all ranks' losses."""
+    return cast(Tensor, _SumOverRanks.apply(local, group))  # type: ignore[no-untyped-call]
 
 
 class _SumOverRanks(torch.autograd.Function):

@@ -24,7 +24,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.moments.sample import full_precision, read_pair, refuse_non_finite
 from momentalign.validation import positive_int
 
-__all__ = ["Kernel", "MMDLoss", "mmd", "stacked_median_betas", "stacked_mmd"]
+__all__ = ["MEDIAN_ROWS", "Kernel", "MMDLoss", "mmd", "stacked_median_betas", "stacked_mmd"]
 
 Kernel: TypeAlias = Literal["gaussian", "gaussians", "polynomial", "linear"]
 KernelFunction: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -104,7 +104,7 @@ def mmd(
             value = _linear_time(function, source, target)
         else:
             value = _quadratic(function, source, target, unbiased=unbiased)
-    refuse_non_finite(value, source, target)
+    refuse_non_finite(value, {"source": source, "target": target})
     return value if differentiable else float(value)
 
 
@@ -162,7 +162,9 @@ class MMDLoss(DistanceLoss):
         return lambda source, target: stacked_mmd(source, target, betas.to(source.device, source.dtype))
 
     def compiled(self) -> Compiled | None:
-        """Return its kind in the compiled training loops, which know one Gaussian of fixed width."""
+        """Return its kind in the compiled training loops, which know one Gaussian of fixed or of median width."""
+        if self.stack_key == "gaussian of median width":
+            return Compiled("mmd", beta=0.0)
         fixed = self.stack_key == "gaussian of fixed width"
         return Compiled("mmd", beta=float(self.beta)) if fixed else None  # type: ignore[arg-type]
 

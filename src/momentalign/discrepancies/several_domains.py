@@ -17,7 +17,6 @@ Here these are central moments, and the sum of their norms.
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from itertools import combinations, product
 from typing import Any, Literal, TypeAlias, get_args, overload
@@ -27,16 +26,21 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.moments.readers import refuse_differing_names
 from momentalign.moments.sample import (
     Marginals,
     full_precision,
     marginal_terms,
-    read_sample,
+    read_samples,
     refuse_non_finite,
     sample_moments,
 )
-from momentalign.validation import check_interval, positive_int
+from momentalign.validation import (
+    check_choice,
+    check_domain_weights,
+    check_interval,
+    positive_int,
+    refuse_other_count,
+)
 
 __all__ = [
     "TEMPERATURE",
@@ -44,11 +48,8 @@ __all__ = [
     "DomainWeights",
     "MultiDomainCMDLoss",
     "average_over_pairs",
-    "check_between",
-    "check_domain_weights",
     "mean_of_pairs",
     "multi_domain_cmd",
-    "refuse_other_count",
     "stacked_domains",
 ]
 
@@ -138,11 +139,11 @@ def multi_domain_cmd(
     0.3125
     """
     settings = _check_settings(n_moments, interval, between, domain_weights)
-    given = _read_lists(sources, targets)
-    differentiable = isinstance(sources[0], Tensor)
-    with full_precision(given[0][0].device):
-        value = stacked_domains(*given, **settings)
-    _refuse_non_finite(value, *given)
+    named = {**_named(sources, "sources"), **_named(targets, "targets")}
+    samples, differentiable = read_samples(named)
+    with full_precision(samples[0].device):
+        value = stacked_domains(samples[: len(sources)], samples[len(sources) :], **settings)
+    refuse_non_finite(value, dict(zip(named, samples, strict=True)), remedy=REMEDY)
     return value if differentiable else float(value)
 
 
@@ -203,7 +204,12 @@ def _check_settings(n_moments: object, interval: object, between: object, domain
             f"interval must be a pair (a, b) where domains are several, got {interval!r}; try interval=(0.0, 1.0)."
         )
     scale, weights = check_interval(interval), check_domain_weights(domain_weights)
-    return {"n_moments": order, "scale": scale, "between": check_between(between), "weights": weights}
+    return {
+        "n_moments": order,
+        "scale": scale,
+        "between": check_choice(between, "between", get_args(Between)),
+        "weights": weights,
+    }
 
 
 def stacked_domains(
@@ -231,42 +237,6 @@ def stacked_domains(
     shares = shares / shares.sum(0)
     distances = marginal_terms(domains, _barycentre(domains, shares, scale), scale=scale).sum(-1)
     return (_along(shares, distances) * distances).sum(0) / (1.0 - shares.square().sum(0)).to(distances)
-
-
-def check_between(value: object) -> Between:
-    """Return which domains are compared, or say what can be meant."""
-    for known in get_args(Between):
-        if isinstance(value, str) and value == known:
-            return known  # type: ignore[no-any-return]
-    raise InvalidInputError(f'between must be "pooled", "pairs" or "barycentre", got {value!r}.')
-
-
-def check_domain_weights(value: object) -> Literal["equal", "size", "similarity"] | tuple[float, ...]:
-    """Return the weights of the domains as a name or as numbers, or say what is wrong with them."""
-    for known in ("equal", "size", "similarity"):
-        if isinstance(value, str) and value == known:
-            return known
-    if isinstance(value, str) or not hasattr(value, "__iter__"):
-        raise InvalidInputError(
-            f'domain_weights must be "equal", "size", "similarity" or one number per source, got {value!r}.'
-        )
-    weights = tuple(value)
-    if not all(isinstance(weight, numbers.Real) and not isinstance(weight, bool) for weight in weights):
-        raise InvalidTypeError(f"domain_weights must hold numbers, got {value!r}; try [1.0, 2.0] for two sources.")
-    found = tuple(float(weight) for weight in weights)
-    if not all(math.isfinite(weight) and weight >= 0.0 for weight in found) or sum(found) <= 0.0:
-        raise InvalidInputError(
-            f"domain_weights must be finite, none negative and one positive at least, got {value!r}."
-        )
-    return found
-
-
-def refuse_other_count(weights: DomainWeights, n_sources: int) -> None:
-    """Raise where weights are numbers, but not one per source."""
-    if not isinstance(weights, str) and len(weights) != n_sources:
-        raise InvalidInputError(
-            f"domain_weights has {len(weights)} numbers for {n_sources} sources; give one number per source."
-        )
 
 
 def average_over_pairs(
@@ -375,46 +345,11 @@ def _barycentre(domains: Marginals, shares: Tensor, scale: float) -> Marginals:
     return Marginals(shift, average(offsets + domains.residual), average(domains.central), magnitude)
 
 
-def _read_lists(sources: object, targets: object) -> tuple[list[Tensor], list[Tensor]]:
-    """Samples as float tensors of one dtype, kind, width and device, or what is wrong with them, by name."""
-    named = {**_named(sources, "sources"), **_named(targets, "targets")}
-    kinds = {isinstance(sample, Tensor) for sample in named.values()}
-    if len(kinds) > 1:
-        raise InvalidTypeError("sources and targets must all be torch tensors or all be arrays; convert some of them.")
-    if kinds == {False}:
-        refuse_differing_names(named)
-    read = {name: read_sample(sample, name) for name, sample in named.items()}
-    (first, one), *others = read.items()
-    for name, sample in others:
-        if sample.shape[1] != one.shape[1]:
-            raise InvalidInputError(
-                f"{first} has {one.shape[1]} columns and {name} has {sample.shape[1]}; give all the same features."
-            )
-        if sample.device != one.device:
-            raise InvalidInputError(f"{first} is on {one.device} and {name} on {sample.device}; move one of them.")
-    # float16 and bfloat16 are widened, so that sums and powers keep their accuracy and range.
-    wide = any(sample.dtype == torch.float64 for sample in read.values())
-    dtype = torch.float64 if wide else torch.float32
-    tensors = [sample.to(dtype) for sample in read.values()]
-    count = sum(name.startswith("sources") for name in read)
-    return tensors[:count], tensors[count:]
-
-
 def _named(samples: object, name: str) -> dict[str, Any]:
+    """A list of samples by what an error calls each."""
     if not isinstance(samples, (list, tuple)) or not samples:
         shown = f"a {type(samples).__name__}" if not isinstance(samples, (list, tuple)) else "an empty one"
         raise InvalidTypeError(
             f"{name} must be a list of samples, one matrix (rows, features) per domain, got {shown}; try [sample]."
         )
     return {f"{name}[{index}]": sample for index, sample in enumerate(samples)}
-
-
-def _refuse_non_finite(value: Tensor, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
-    """Raise if a distance is not finite, naming the cause; not on accelerators, where a look would stop the queue."""
-    if value.device.type != "cpu" or torch.compiler.is_compiling() or bool(torch.isfinite(value.detach())):
-        return
-    for name, samples in (("sources", sources), ("targets", targets)):
-        for index, sample in enumerate(samples):
-            if not bool(torch.isfinite(sample.detach()).all()):
-                raise InvalidInputError(f"{name}[{index}] holds NaN or infinite values; remove or impute them first.")
-    refuse_non_finite(value, torch.cat(list(sources)), torch.cat(list(targets)), remedy=REMEDY)

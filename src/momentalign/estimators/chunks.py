@@ -18,11 +18,10 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.domains import FEWEST_ROWS, as_float32
-from momentalign.estimators.labels import Labels, refuse_missing
+from momentalign.estimators.domains import Labels, as_float32, refuse_missing
 from momentalign.networks.shallow import Matrix
 from momentalign.training.chunked import ChunkedTask, Labelled
-from momentalign.training.config import Task
+from momentalign.training.config import FEWEST_ROWS, Task
 from momentalign.validation import naming
 
 __all__ = ["Checksum", "HeldOut", "lots", "read_chunked_domains"]
@@ -189,10 +188,10 @@ def read_chunked_domains(
     target_rows = None if target is None else _Domain(estimator, target, "target", None)
     for chunk in source_rows.read():
         assert chunk.labels is not None  # noqa: S101
-        with naming(chunk.where):
+        with naming(chunk.where, ours=True):
             labels.note(chunk.labels)
         held_out.add(chunk.start, chunk.rows, chunk.labels)
-    with naming("source"):
+    with naming("source", ours=True):
         labels.finish()
     if target_rows is not None:
         for _ in target_rows.read():
@@ -207,7 +206,7 @@ def read_chunked_domains(
     def training_chunks() -> Iterator[Labelled]:
         for chunk in source_rows.read():
             assert chunk.labels is not None  # noqa: S101
-            with naming(chunk.where):
+            with naming(chunk.where, ours=True):
                 codes = labels.coded(chunk.labels)
             rows = _of_kind(chunk.rows, is_sparse=is_sparse)
             kept = ~held_out.mask(chunk.start, len(codes)) if held_out.share else slice(None)
@@ -277,7 +276,7 @@ class _Domain:
         if not isinstance(content, tuple | list) or len(content) != 2:
             raise InvalidTypeError(f"{where} must be a pair (X, y), got {type(content).__name__}.")
         rows = self._rows(content[0], where, start)
-        with naming(where):
+        with naming(where, ours=True):
             labels = np.zeros(0)
             if rows.shape[0]:
                 labels = self._labels.read(content[1])
@@ -289,7 +288,7 @@ class _Domain:
         if isinstance(X, tuple):
             raise InvalidTypeError(f"{where}: X must be an array, a DataFrame or a CSR matrix, got a tuple.")
         is_first = self._labels is not None and start == 0 and not self.rows
-        with naming(where):
+        with naming(where, ours=True):
             rows = validate_data(
                 self._estimator,
                 X,

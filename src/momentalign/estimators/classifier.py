@@ -5,6 +5,7 @@ Moment Alignment Neural Network of Zellinger et al. (2019) as a scikit-learn est
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -13,35 +14,38 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.model_selection import train_test_split
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from momentalign.discrepancies.several_domains import Between, DomainWeights
-from momentalign.errors import InvalidInputError
+from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.combination import (
-    Combination,
     Members,
     aggregated_probabilities,
     train_combination,
     weight_grid,
 )
-from momentalign.estimators.domains import all_or_nothing
-from momentalign.estimators.labels import ClassLabels
-from momentalign.estimators.mann import LARGEST_WEIGHT, MOST_HELD_OUT, BaseMANN, split_layers
-from momentalign.estimators.several import Running
+from momentalign.estimators.domains import Labels, all_or_nothing, is_missing
+from momentalign.estimators.mann import LARGEST_WEIGHT, MOST_HELD_OUT, BaseMANN, Settings, split_layers
+from momentalign.estimators.row_weights import RowWeights
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.progress import progress_bar
+from momentalign.tables.table import quoted, shown
 from momentalign.training.config import (
     Distance,
     LossName,
-    NetworkSpec,
     OptimizerName,
+    Rows,
     Task,
     TrainedNetwork,
-    TrainingConfig,
 )
-from momentalign.validation import check_number
+from momentalign.validation import check_number, naming
 
-__all__ = ["MANNClassifier"]
+__all__ = ["ClassLabels", "MANNClassifier"]
+
+# Whole numbers are exact in float64 below this.
+WHOLE_BELOW = 2.0**53
 
 
 class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
@@ -91,6 +95,9 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         Weight of the loss on unlabelled target predictions (:mod:`momentalign.training.target_loss`), which moves the
         class boundaries to where there are few target rows. It is added in a second phase, as long as the first, whose
         last weights are kept. Not in ``partial_fit`` and ``fit_chunks``.
+    class_weight
+        None, ``"balanced"``, or a dictionary of weights by class, as in scikit-learn; they multiply `sample_weight`.
+        ``partial_fit`` takes a dictionary, ``fit_chunks`` and the searches take neither.
 
     Attributes
     ----------
@@ -141,6 +148,7 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         domain_weights: DomainWeights = "equal",
         *,
         sharpen: float = 0.0,
+        class_weight: Any = None,
     ) -> None:
         self.hidden = hidden
         self.discrepancy = discrepancy
@@ -158,13 +166,23 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         self.between = between
         self.domain_weights = domain_weights
         self.sharpen = sharpen
+        self.class_weight = class_weight
 
     _loss: LossName = "cross_entropy"
-    _labels = ClassLabels
+
+    def _labels(self) -> ClassLabels:
+        return ClassLabels()
 
     @all_or_nothing
     def partial_fit(
-        self, X: Any, y: Any, X_target: Any = None, *, classes: Any = None, sample_domain: Any = None
+        self,
+        X: Any,
+        y: Any,
+        X_target: Any = None,
+        *,
+        classes: Any = None,
+        sample_domain: Any = None,
+        sample_weight: Any = None,
     ) -> Self:
         """Learn from some more rows: one pass over them, in order.
 
@@ -175,9 +193,10 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
 
         Parameters
         ----------
-        X, y, X_target, sample_domain
-            As in ``fit``. Batches of `batch_size` rows of both domains are paired, the shorter one starts again
-            (Section 6.3 of Zellinger et al. 2019); without target rows the call is one of a plain network.
+        X, y, X_target, sample_domain, sample_weight
+            As in ``fit``; weights compare the rows of this call. Batches of `batch_size` rows of both domains are
+            paired, the shorter one starts again (Section 6.3 of Zellinger et al. 2019); without target rows the call is
+            one of a plain network.
         classes
             All classes there will ever be; needed in the first call.
 
@@ -194,6 +213,11 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         (True, 50)
         """
         self._refuse_what_needs_all_rows("partial_fit")
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError(
+                f"class_weight={self.class_weight!r} counts all rows, and partial_fit sees some of them; give a "
+                "dictionary of weights by class."
+            )
         learned = getattr(self, "classes_", None)
         if classes is None and learned is None:
             raise InvalidInputError(
@@ -204,7 +228,7 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
             raise InvalidInputError(
                 f"classes are {labels.classes.tolist()}, those of earlier calls {learned.tolist()}; give the same."
             )
-        return self._partial_fit(X, y, X_target, labels, sample_domain)
+        return self._partial_fit(X, y, X_target, labels, sample_domain, self._row_weights(sample_weight))
 
     @all_or_nothing
     def fit_chunks(
@@ -244,19 +268,21 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         True
         """
         self._refuse_what_needs_all_rows("fit_chunks")
+        if self.class_weight is not None:
+            raise InvalidInputError(
+                f"class_weight={self.class_weight!r:.80} repeats rows, which fit_chunks reads as they are; repeat them "
+                "in the chunks, or use fit."
+            )
         return self._fit_chunks(source, target, ClassLabels(classes), most_held_out)
+
+    def _row_weights(self, sample_weight: Any) -> RowWeights:
+        return RowWeights(sample_weight, self.class_weight)
 
     def _keep_labels(self, labels: ClassLabels) -> None:
         self.classes_ = labels.classes
 
-    def _spec(self, config: TrainingConfig) -> NetworkSpec:
-        return replace(super()._spec(config), sharpen=self._checked_sharpen())
-
-    def _checked_sharpen(self) -> float:
-        return check_number(self.sharpen, "sharpen", least=0.0, most=LARGEST_WEIGHT)
-
     def _refuse_what_needs_all_rows(self, method: str) -> None:
-        if self._checked_sharpen():
+        if check_number(self.sharpen, "sharpen", least=0.0, most=LARGEST_WEIGHT):
             raise InvalidInputError(
                 f"sharpen={self.sharpen} looks at all target rows in a second phase, which {method} does not have; "
                 "give sharpen=0.0."
@@ -267,25 +293,21 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
                 "weight=1.0."
             )
 
-    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
+    def _train(self, task: Task, settings: Settings) -> None:
         if not self._is_automatic:
-            super()._train(task, config, spec, device)
+            super()._train(task, settings)
             return
+        config, spec, device, _ = settings
+        specs = weight_grid(spec if task.target is not None else replace(spec, distance=None))
         with progress_bar(type(self).__name__, verbose=self.verbose) as progress:
-            self._train_several(task, config, spec, Running(device, threads=effective_n_jobs(-1), progress=progress))
+            networks, members = train_combination(
+                task, config, specs, device=device, threads=effective_n_jobs(-1), progress=progress
+            )
+        self._keep_members(networks, members)
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)
         self.networks_, self.coefficients_ = [(self.coefs_, self.intercepts_)], np.ones(1)
-
-    def _train_several(
-        self, task: Task, config: TrainingConfig, spec: NetworkSpec, running: Running, *, seeds: int = 1
-    ) -> Combination:
-        """Train networks of several weights and predict with what :func:`train_combination` makes of them."""
-        specs = weight_grid(spec if task.target is not None else replace(spec, distance=None), seeds=seeds)
-        combination = train_combination(task, config, specs, running)
-        self._keep_members(combination.final, combination.members)
-        return combination
 
     def _keep_members(self, networks: Sequence[TrainedNetwork], members: Members) -> None:
         """Predict with several networks; the hidden activations are those of the largest coefficient."""
@@ -329,3 +351,138 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
     def _fitted_networks(self) -> list[tuple[list[NDArray[Any]], list[NDArray[Any]]]]:
         check_is_fitted(self)
         return self.networks_
+
+
+class ClassLabels(Labels):
+    """Classes, found in the first reading or given.
+
+    Examples
+    --------
+    >>> labels = ClassLabels()
+    >>> for chunk in (["pear", "fig"], ["plum", "fig"]):
+    ...     labels.note(labels.read(chunk))
+    >>> labels.finish()
+    >>> labels.classes.tolist(), labels.coded(np.array(["plum", "fig"])).tolist()
+    (['fig', 'pear', 'plum'], [2, 0])
+    """
+
+    def __init__(self, classes: Any = None) -> None:
+        self.classes: NDArray[Any] = np.zeros(0)
+        self._given = classes is not None
+        if self._given:
+            with naming("classes"):
+                self.classes, _ = encode_labels(column_or_1d(classes))
+            self.finish()
+
+    @property
+    def n_outputs(self) -> int:
+        """One unit per class."""
+        return len(self.classes)
+
+    @property
+    def fewest(self) -> int:
+        """One row of each class."""
+        return len(self.classes)
+
+    def read(self, y: Any) -> NDArray[Any]:
+        """Return one label per row."""
+        with naming("y"):
+            return np.asarray(column_or_1d(y, warn=True))
+
+    def known_of_target(self, y_target: Any, labels: NDArray[Any], rows: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Return the labels that are not NaN, None, the NA of pandas or, unless it is a class of the source, -1."""
+        # A list of names and numbers would become an array of names.
+        given = np.array(y_target, dtype=object) if isinstance(y_target, (list, tuple)) else np.asarray(y_target)
+        if given.shape != (rows,):
+            raise InvalidInputError(
+                f"y_target must hold one entry per target row ({rows}), got shape {given.shape}; mark missing ones "
+                "with NaN, None or -1."
+            )
+        unknown = [] if (labels == -1).any() else [-1]
+        known = np.array([not (is_missing(label) or label in unknown) for label in given.tolist()], dtype=bool)
+        return known, _as_kind_of(given[known], labels) if known.any() else labels[:0]
+
+    def note(self, labels: NDArray[Any]) -> None:
+        """Add the classes of a part to those found so far; refuse others than those given."""
+        if self._given:
+            self.coded(labels)
+            return
+        found, _ = encode_labels(labels)
+        if len(self.classes):
+            self._refuse_other_kind(found)
+            found = np.unique(np.concatenate([self.classes, found]))
+        self.classes = found
+
+    def finish(self) -> None:
+        """Refuse what has one class only."""
+        if len(self.classes) < 2:
+            raise InvalidInputError(
+                f"y has one class only ({self._listed()}); a classifier needs the labels of at least 2 classes."
+            )
+
+    def coded(self, labels: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the number of each label's class, or name the row whose label is none."""
+        self._refuse_other_kind(labels)
+        codes = np.searchsorted(self.classes, labels).clip(max=len(self.classes) - 1)
+        unknown = self.classes[codes] != labels
+        if unknown.any():
+            row = int(unknown.argmax())
+            raise InvalidInputError(
+                f"y has the label {shown(labels[row])} in row {row + 1}, the classes are {self._listed()}; name all "
+                "classes before the first row is learned from."
+            )
+        return codes
+
+    def hold_out(self, codes: NDArray[Any], fraction: float, seed: int) -> tuple[Rows, Rows | None]:
+        """Classes in proportion in both parts."""
+        order = np.random.default_rng([seed, 0]).permutation(len(codes))
+        counts = np.bincount(codes)
+        present, held_out = np.count_nonzero(counts), math.ceil(fraction * len(codes))
+        if fraction == 0.0 or counts.min() < 2 or min(held_out, len(codes) - held_out) < present:
+            return order, None
+        training, validation = train_test_split(
+            order, test_size=held_out, stratify=codes[order], shuffle=True, random_state=seed % 2**32
+        )
+        return training, validation
+
+    def _listed(self) -> str:
+        return quoted(self.classes.tolist())
+
+    def _refuse_other_kind(self, labels: NDArray[Any]) -> None:
+        """Numbers and text compare as text in numpy, and 1 would be '1'."""
+        if (labels.dtype.kind in "biuf") != (self.classes.dtype.kind in "biuf"):
+            raise InvalidInputError(
+                f"y has labels such as {shown(labels[0])} of {labels.dtype}, the classes ({self._listed()}) are of "
+                f"{self.classes.dtype}; make all of them numbers or all strings."
+            )
+
+
+def encode_labels(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the classes in order and each label as the number of its class."""
+    try:
+        classes, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise InvalidTypeError("y holds labels of different types; make all of them numbers or all strings.") from None
+    # Labels beyond the whole numbers of 64 bits are asked whether they are whole.
+    with naming("y"), np.errstate(invalid="ignore"):
+        check_classification_targets(labels)
+    return classes, codes
+
+
+def _as_kind_of(labels: NDArray[Any], source_labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels of the source's kind: an array that also holds missing ones is of floats or of objects."""
+    plain = np.array(labels.tolist())
+    if plain.dtype.kind == "f" and not np.isfinite(plain).all():
+        raise InvalidInputError("y_target holds an infinite label; mark missing ones with NaN, None or -1.")
+    if source_labels.dtype.kind in "iu" and plain.dtype.kind == "f" and (np.abs(plain) < WHOLE_BELOW).all():
+        whole = plain.astype(np.int64)
+        plain = whole if (whole == plain).all() else plain
+    if source_labels.dtype.kind == "O" and plain.dtype.kind in "UO":
+        return plain.astype(object)
+    kinds = {plain.dtype.kind, source_labels.dtype.kind}
+    if len(kinds) > 1 and not kinds <= set("iuf"):
+        raise InvalidInputError(
+            f"y_target holds labels such as {plain.tolist()[0]!r}, y is of {source_labels.dtype}; "
+            "give labels of one kind."
+        )
+    return plain

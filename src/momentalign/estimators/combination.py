@@ -15,25 +15,26 @@ trained beside them, and kept where what is known without target labels speaks a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from threading import Event, Lock
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from momentalign.errors import InvalidInputError
 from momentalign.estimators.domains import joined_task
-from momentalign.estimators.several import Running, train_each
-from momentalign.evaluation.importance import importance_weights, logistic_ratio
-from momentalign.evaluation.scores import nuclear_norm
+from momentalign.evaluation.scores import importance_weights, logistic_ratio, nuclear_norm
 from momentalign.networks.shallow import Layer, activations, probabilities
+from momentalign.progress import EpochReport
 from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
+from momentalign.training.stack import compile_ahead, train_stack
 from momentalign.validation import Floats, check_codes, check_row_values, check_stack
 
 __all__ = [
     "WEIGHTS",
-    "Combination",
     "Members",
     "aggregated_predictions",
     "aggregated_probabilities",
@@ -41,11 +42,15 @@ __all__ = [
     "combine",
     "train_again",
     "train_combination",
+    "train_each",
     "weight_grid",
 ]
 
 WEIGHTS = (0.5, 1.0, 2.0, 4.0)
 """The grid around the paper's weight of 1: within it no weight is far off, and each errs in its own way."""
+
+Training: TypeAlias = tuple[Task, TrainingConfig, NetworkSpec]
+Progress: TypeAlias = Callable[[int, int], None]
 
 # Rows of each domain that the coefficients and the guard look at.
 MOST_ROWS = 10_000
@@ -69,42 +74,8 @@ class Members(NamedTuple):
         return int(self.coefficients.argmax())
 
 
-@dataclass(frozen=True)
-class Combination:
-    """Several trained networks and how they predict together.
-
-    Attributes
-    ----------
-    task
-        What they were trained on first, with the held-out rows apart.
-    specs, networks
-        All networks that were trained, as they were before they saw the held-out rows.
-    members
-        Which of them predict, and their coefficients.
-    final
-        The members as they predict: trained again on all rows where that is worth it.
-    interrupted
-        Whether ^C cut the training short.
-    """
-
-    task: Task
-    specs: list[NetworkSpec]
-    networks: list[TrainedNetwork]
-    members: Members
-    final: list[TrainedNetwork]
-    interrupted: bool = False
-
-    @property
-    def trained_again(self) -> bool:
-        """Whether the members have been trained on all rows."""
-        return any(self.networks[index] is not one for index, one in zip(self.members.indices, self.final, strict=True))
-
-
-def weight_grid(spec: NetworkSpec, *, seeds: int = 1) -> list[NetworkSpec]:
-    """Return the networks to combine, those first that are the best to have if training is interrupted.
-
-    They differ from `spec` in their weight and, where there are several, in their seed; without a distance there are
-    plain networks only.
+def weight_grid(spec: NetworkSpec) -> list[NetworkSpec]:
+    """Return the networks to combine, which differ from `spec` in their weight; without a distance a plain one only.
 
     Examples
     --------
@@ -112,38 +83,44 @@ def weight_grid(spec: NetworkSpec, *, seeds: int = 1) -> list[NetworkSpec]:
     [1.0, 0.0, 0.5, 2.0, 4.0]
     """
     weights = [0.0] if spec.distance is None else [1.0, 0.0, *(weight for weight in WEIGHTS if weight != 1.0)]
-    return [replace(spec, seed=spec.seed + more, weight=weight) for more in range(seeds) for weight in weights]
+    return [replace(spec, weight=weight) for weight in weights]
 
 
 def train_combination(
-    task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], running: Running
-) -> Combination:
-    """Train all networks, combine them, and train the members again on all rows.
+    task: Task,
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec],
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> tuple[list[TrainedNetwork], Members]:
+    """Train all networks, combine them, and train the members again on all rows; return the members.
 
     Where `task` holds rows out, they say after how many epochs each network is best and how it counts in the
     combination; then the members are trained for as many epochs on all rows, unless few were held out.
     """
     # Ten trainings are worth compiling, however short each is.
     config = replace(config, compiled=True)
-    trained, interrupted = train_each([(task, config, spec) for spec in specs], running)
-    if not trained:
-        raise KeyboardInterrupt
-    specs, networks = [specs[index] for index in trained], list(trained.values())
+    running: dict[str, Any] = {"device": device, "threads": threads, "progress": progress}
+    networks = train_each([(task, config, spec) for spec in specs], **running)
     members = combine(specs, [network.layers for network in networks], task)
     final = [networks[index] for index in members.indices]
-    if not interrupted and _is_worth_training_again(task):
+    if _is_worth_training_again(task):
         own = [(config, specs[index], networks[index]) for index in members.indices]
-        final, interrupted = train_again(own, joined_task(task), running)
-    return Combination(task, specs, networks, members, final, interrupted)
+        final = train_again(own, joined_task(task), **running)
+    return final, members
 
 
 def train_again(
-    members: Sequence[tuple[TrainingConfig, NetworkSpec, TrainedNetwork]], whole: Task, running: Running
-) -> tuple[list[TrainedNetwork], bool]:
-    """Train networks on all rows up to the epoch of their lowest validation loss; what ^C hits stays as it was.
-
-    Each keeps its history.
-    """
+    members: Sequence[tuple[TrainingConfig, NetworkSpec, TrainedNetwork]],
+    whole: Task,
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    progress: Progress | None = None,
+) -> list[TrainedNetwork]:
+    """Train networks on all rows up to the epoch of their lowest validation loss; each keeps its history."""
     trainings = []
     for config, spec, network in members:
         losses = network.history.validation_loss
@@ -151,11 +128,11 @@ def train_again(
         epochs = int(np.argmin(losses[: (len(losses) + 1) // 2] if spec.sharpen else losses)) + 1
         # A patience of all epochs never stops a network, and has it look up after each.
         trainings.append((whole, replace(config, max_epochs=epochs, patience=epochs, keep="last"), spec))
-    again, interrupted = train_each(trainings, running)
-    final = [network for _, _, network in members]
-    for index, network in again.items():
-        final[index] = replace(network, history=final[index].history, n_epochs=final[index].n_epochs)
-    return final, interrupted
+    again = train_each(trainings, device=device, threads=threads, progress=progress)
+    return [
+        replace(network, history=before.history, n_epochs=before.n_epochs)
+        for network, (*_, before) in zip(again, members, strict=True)
+    ]
 
 
 def _is_worth_training_again(task: Task) -> bool:
@@ -163,6 +140,95 @@ def _is_worth_training_again(task: Task) -> bool:
         return False
     held_out = task.validation.shape[0]
     return bool(held_out > WORTH_TRAINING_AGAIN * (held_out + task.source.shape[0]))
+
+
+class _Stopped(Exception):  # noqa: N818  (it ends a thread, nothing is wrong)
+    """Ends the training in a thread."""
+
+
+@dataclass
+class _Stack:
+    """Networks that train together, and how far they have come."""
+
+    task: Task
+    config: TrainingConfig
+    specs: list[NetworkSpec]
+    finished: int = 0
+    most: int = 0
+
+
+def train_each(
+    trainings: Sequence[Training], *, device: str = "cpu", threads: int = 1, progress: Progress | None = None
+) -> list[TrainedNetwork]:
+    """Return the networks of some trainings, in order.
+
+    On a CPU every network is a stack of its own; on an accelerator all networks of one task and config are one stack. A
+    network trained in a stack is the network trained alone, so this changes no number.
+
+    Parameters
+    ----------
+    trainings
+        What each network is trained on, how, and what it has of its own.
+    device
+        Where they train.
+    threads
+        How many stacks train at once on a CPU.
+    progress
+        Called with the number of finished epochs of all networks and how many there will be at most; one call at a
+        time.
+
+    Examples
+    --------
+    >>> task = Task(np.eye(4, dtype=np.float32), np.array([0, 0, 1, 1]), None, 2)
+    >>> networks = train_each([(task, TrainingConfig(max_epochs=3), NetworkSpec(0))] * 2)
+    >>> [network.n_epochs for network in networks]
+    [3, 3]
+    """
+    stacks = _stacks(trainings, device)
+    stop, lock = Event(), Lock()
+
+    def show() -> None:
+        if progress is not None:
+            with lock:
+                progress(sum(stack.finished for stack in stacks), sum(stack.most for stack in stacks))
+
+    def train(stack: _Stack) -> list[TrainedNetwork]:
+        def watch(report: EpochReport) -> None:
+            if stop.is_set():
+                raise _Stopped
+            stack.finished = report.epoch
+            show()
+
+        networks = train_stack(stack.task, stack.config, stack.specs, device=device, progress=watch)
+        stack.most = stack.finished
+        show()
+        return networks
+
+    for stack in stacks:
+        compile_ahead(stack.task, stack.config, stack.specs, device=device)
+    pool = ThreadPoolExecutor(threads if device == "cpu" else 1)
+    try:
+        futures = [pool.submit(train, stack) for stack in stacks]
+        pending = set(futures)
+        while pending:  # An interrupt (^C) is heard in between.
+            done, pending = wait(pending, timeout=0.2)
+            for future in done:
+                future.result()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+    return [network for future in futures for network in future.result()]
+
+
+def _stacks(trainings: Sequence[Training], device: str) -> list[_Stack]:
+    stacks: list[_Stack] = []
+    for task, config, spec in trainings:
+        last = stacks[-1] if stacks and device != "cpu" else None
+        if last is not None and last.task is task and last.config == config:
+            last.specs.append(spec)
+        else:
+            stacks.append(_Stack(task, config, [spec], most=config.max_epochs))
+    return stacks
 
 
 def combine(specs: Sequence[NetworkSpec], networks: Sequence[Sequence[Layer]], task: Task) -> Members:
@@ -262,7 +328,7 @@ def aggregation_coefficients(
     labels
         Codes of the source rows' classes, shape (other rows,).
     weights
-        Importance weights of the source rows, from :func:`momentalign.evaluation.importance.importance_weights`.
+        Importance weights of the source rows, from :func:`momentalign.evaluation.scores.importance_weights`.
     rcond
         Part of the largest eigenvalue below which eigenvalues are left out.
 

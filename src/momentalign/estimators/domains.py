@@ -1,4 +1,4 @@
-"""Domains as they reach an estimator: split, checked, and never mixed up.
+"""Domains as they reach an estimator: split, checked, and never mixed up; and what labels are to whoever reads them.
 
 Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled target sample; or several of each.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
@@ -18,22 +19,25 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import assert_all_finite, check_consistent_length, validate_data
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
-from momentalign.estimators.labels import Labels
+from momentalign.estimators.row_weights import RowWeights
 from momentalign.networks.shallow import Matrix
-from momentalign.training.config import Task
+from momentalign.tables.table import shown
+from momentalign.training.config import FEWEST_ROWS, Rows, Task
 from momentalign.validation import naming
 
 __all__ = [
     "DomainEstimator",
     "Domains",
+    "Labels",
     "all_or_nothing",
     "as_float32",
     "domain_ids",
     "domain_numbers",
+    "is_missing",
     "joined_task",
     "read_domains",
+    "refuse_missing",
     "stacked_rows",
-    "with_rows_of_every_domain",
 ]
 
 Ids = NDArray[np.integer[Any]]
@@ -41,8 +45,6 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 # The ids of skada for one source and one target.
 SOURCE_ID, TARGET_ID = 1, -2
-# A part with fewer rows has no distribution.
-FEWEST_ROWS = 2
 
 
 def all_or_nothing(method: Method) -> Method:
@@ -79,6 +81,55 @@ class DomainEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+class Labels(ABC):
+    """What is done with labels: read, checked, turned into codes or standardised values, and held out.
+
+    They may be whole or arrive in chunks: every part goes through ``read`` and ``note``, ``finish`` ends the first
+    reading, and ``coded`` turns any part into what a :class:`~momentalign.training.config.Task` holds. The caller gives
+    errors the name of the chunk or argument.
+    """
+
+    @property
+    @abstractmethod
+    def fewest(self) -> int:
+        """Rows below which a part of the data says nothing."""
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Units of the last layer of the network that learns them."""
+
+    @abstractmethod
+    def read(self, y: Any) -> NDArray[Any]:
+        """Return labels as an array with one entry, or one row of entries, per row of the sample."""
+
+    @abstractmethod
+    def known_of_target(self, y_target: Any, labels: NDArray[Any], rows: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Return which of `rows` target rows have a label, and these labels, of the kind of those of the source."""
+
+    @abstractmethod
+    def note(self, labels: NDArray[Any]) -> None:
+        """Take in a part of the first reading."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """End the first reading."""
+
+    @abstractmethod
+    def coded(self, labels: NDArray[Any]) -> NDArray[Any]:
+        """Return labels as a :class:`~momentalign.training.config.Task` has them."""
+
+    @abstractmethod
+    def hold_out(self, codes: NDArray[Any], fraction: float, seed: int) -> tuple[Rows, Rows | None]:
+        """Split rows at random into those to train on and those held out, None where a part would be too small."""
+
+    def learn(self, labels: NDArray[Any], rows: Rows | None = None) -> NDArray[Any]:
+        """Take in labels that are all there are, and return them, or those of some rows, coded."""
+        self.note(labels)
+        self.finish()
+        return self.coded(labels if rows is None else labels[rows])
+
+
 class Domains(NamedTuple):
     """Labelled rows and unlabelled target rows, and the ids of the domains they belong to.
 
@@ -90,6 +141,24 @@ class Domains(NamedTuple):
     target: Matrix | None
     source_ids: Ids
     target_ids: Ids | None
+    n_outputs: int = 0
+    """Classes, or numbers a row is labelled with."""
+    groups: Rows | None = None
+    """A number for each labelled row, the same for equal ones, where some are repeated."""
+
+    @property
+    def n_sources(self) -> int:
+        """How many sources there are."""
+        return len(domain_ids(self.source_ids))
+
+    def task(self) -> Task:
+        """Return all rows in float32. Without a target nothing is compared, and several sources are as one."""
+        source = as_float32(self.source, "X")
+        if self.target is None:
+            return Task(source, self.labels, None, self.n_outputs)
+        target = as_float32(self.target, "X_target")
+        numbers = {"source_domains": self.source_numbers, "target_domains": self.target_numbers}
+        return Task(source, self.labels, target, self.n_outputs, **numbers)
 
     @property
     def source_numbers(self) -> NDArray[np.intp] | None:
@@ -132,23 +201,6 @@ def domain_numbers(ids: Ids) -> NDArray[np.intp] | None:
     return None if len(known) < 2 else np.searchsorted(known, np.abs(ids))
 
 
-def with_rows_of_every_domain(
-    training: NDArray[np.intp], held_out: NDArray[np.intp], numbers: NDArray[np.intp] | None
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Take back the held-out rows of domains that would have too few to train on.
-
-    Examples
-    --------
-    >>> with_rows_of_every_domain(np.array([0, 1, 2]), np.array([3, 4]), np.array([0, 0, 1, 1, 0]))
-    (array([0, 1, 2, 3]), array([4]))
-    """
-    if numbers is None:
-        return training, held_out
-    few = np.bincount(numbers[training], minlength=numbers.max() + 1) < FEWEST_ROWS
-    back = few[numbers[held_out]]
-    return np.concatenate([training, held_out[back]]), held_out[~back]
-
-
 def read_domains(
     estimator: BaseEstimator,
     X: Any,
@@ -158,12 +210,15 @@ def read_domains(
     labels: Labels | None,
     sample_domain: Any = None,
     y_target: Any = None,
+    weights: RowWeights | None = None,
 ) -> Domains:
     """Return the domains of one call of ``fit``, checked, or say what is wrong with them.
 
     `X` and `y` are the source, `X_target` the target; or `X` holds both and `sample_domain` says which rows are which:
     positive ids are sources, negative ids are targets, whose labels in `y` are not looked at. Target rows with a
     label in `y_target` join the labelled rows. Without ids the source is 1 and the target -2, as in skada.
+
+    With `weights` labelled rows are repeated as they say, and few rows that are equal stand beside each other.
 
     `labels` learns what `y` holds, and codes it; without it there are no labels, and `y` is not looked at.
     """
@@ -173,35 +228,41 @@ def read_domains(
         )
     if sample_domain is not None and X_target is not None:
         raise InvalidInputError("give either X_target or sample_domain, not both: each names the target rows.")
-    with naming("X"):
-        X = validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32])
+    X = _read_rows(estimator, X, "X", reset=True)
+    if X_target is not None:
+        X_target = _read_rows(estimator, X_target, "X_target", reset=False)
+        _warn_of_cut_target(estimator, X, X_target)
     y = np.zeros(X.shape[0]) if labels is None else labels.read(y)
     with naming("y"):
         check_consistent_length(X, y)
     ids = _read_ids(sample_domain, X.shape[0])
+    target_ids = None
     if sample_domain is not None:
         X, y, X_target = X[ids > 0], y[ids > 0], None if (ids > 0).all() else X[ids < 0]
+        target_ids = None if X_target is None else ids[ids < 0]
     elif X_target is not None:
-        with naming("X_target"):
-            X_target = validate_data(
-                estimator, X_target, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32]
-            )
-        _warn_of_cut_target(estimator, X, X_target)
         X, X_target = _of_one_kind(X, X_target)
+        target_ids = np.full(X_target.shape[0], TARGET_ID)
     if y.dtype.kind == "f":
         with naming("y"):
             assert_all_finite(y, input_name="y")
-    _refuse_single_rows(X, X_target)
-    _refuse_single_rows_of(ids)
-    target_ids = None
-    if X_target is not None:
-        target_ids = np.full(X_target.shape[0], TARGET_ID) if sample_domain is None else ids[ids < 0]
-    if labels is not None and y_target is not None:
+    _refuse_single_rows(X, X_target, ids)
+    if labels is None:
+        return Domains(X, y, X_target, ids[ids > 0], target_ids)
+    if y_target is not None:
         known, more = labels.known_of_target(y_target, y, 0 if X_target is None else X_target.shape[0])
         if known.any():
             X, y = stacked_rows([X, cast("Matrix", X_target)[known]]), np.concatenate([y, more])
-    codes = y if labels is None else labels.learn(y)
-    return Domains(X, codes, X_target, ids[ids > 0], target_ids)
+    own, drawn = ids[ids > 0], None if weights is None else weights.draw(X, y, ids)
+    if drawn is None:
+        return Domains(X, labels.learn(y), X_target, own, target_ids, labels.n_outputs)
+    codes, own = labels.learn(y, drawn.rows), own[drawn.rows[drawn.rows < len(own)]]
+    return Domains(X[drawn.rows], codes, X_target, own, target_ids, labels.n_outputs, drawn.groups)
+
+
+def _read_rows(estimator: BaseEstimator, X: Any, name: str, *, reset: bool) -> Matrix:
+    with naming(name):
+        return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
 
 
 def stacked_rows(parts: Sequence[Matrix]) -> Matrix:
@@ -234,13 +295,10 @@ def _read_ids(sample_domain: Any, rows: int) -> Ids:
     return domain
 
 
-def _refuse_single_rows(X: Matrix, X_target: Matrix | None) -> None:
+def _refuse_single_rows(X: Matrix, X_target: Matrix | None, ids: Ids) -> None:
     for name, rows in (("the source", X), ("the target", X_target)):
-        if rows is not None and rows.shape[0] < 2:
+        if rows is not None and rows.shape[0] < FEWEST_ROWS:
             raise InvalidInputError(f"{name} has 1 sample only (n_samples=1); a distribution needs at least 2 rows.")
-
-
-def _refuse_single_rows_of(ids: Ids) -> None:
     known, counts = np.unique(ids, return_counts=True)
     if counts.min() < FEWEST_ROWS:
         raise InvalidInputError(
@@ -287,3 +345,25 @@ def joined_task(task: Task) -> Task:
         domains = np.concatenate([task.source_domains, task.validation_domains])[order]
         joined = replace(joined, source_domains=domains)
     return replace(joined, target_domains=task.target_domains)
+
+
+def refuse_missing(labels: NDArray[Any]) -> None:
+    """Name the first row whose label is missing or not finite."""
+    cells = labels.ravel()
+    if labels.dtype.kind == "f":
+        missing = ~np.isfinite(cells)
+    elif labels.dtype.kind == "O":
+        missing = np.array([not isinstance(cell, str) and is_missing(cell) for cell in cells.tolist()])
+    else:
+        return
+    if missing.any():
+        index = int(missing.argmax())
+        row, kind = index * len(labels) // len(cells), "missing" if is_missing(cells[index]) else "not finite"
+        raise InvalidInputError(
+            f"the label of row {row + 1} is {kind} ({shown(cells[index])}); fill it in or leave the row out."
+        )
+
+
+def is_missing(label: Any) -> bool:
+    """None, NaN, and the NA and NaT of pandas, of which NA answers no comparison with yes or no."""
+    return label is None or type(label).__name__ in ("NAType", "NaTType") or bool(label != label)

@@ -1,4 +1,4 @@
-"""Plain learners a user would pick, each kept as arrays once it is fitted: linear models, forests and boosted trees.
+"""Learners that are kept as arrays once they are fitted: linear models, class means, forests, boosted trees, networks.
 
 scikit-learn fits them; what predicts afterwards is written here, so that a saved model is numbers and never code, and a
 loaded one predicts the same bits.
@@ -16,19 +16,40 @@ from scipy.special import expit, softmax
 
 from momentalign.networks.shallow import Layer, Matrix, outputs, probabilities
 
-__all__ = ["Learner", "Linear", "Network", "Trees", "boosting", "forest", "learner_from", "linear", "to_arrays"]
+__all__ = [
+    "ClassMeans",
+    "Learner",
+    "Linear",
+    "Network",
+    "Trees",
+    "boosting",
+    "boosting_rounds",
+    "class_means",
+    "forest",
+    "learner_from",
+    "linear",
+    "means_found_in",
+    "to_arrays",
+]
 
 Floats: TypeAlias = NDArray[np.float64]
 
-ROUNDS = 100  # of boosting
+ROUNDS = 50  # of boosting
 TREES = 100  # of a forest
 # Rows a tree of a forest sees at most, and features from which boosting looks at a part of them in each split.
 MOST_ROWS_OF_A_TREE = 20_000
 MANY_FEATURES = 500
-# Trees times features beyond which boosting has fewer rounds: every class has a tree in each round.
-LARGEST_BOOSTING = 500_000
+# Trees times features beyond which boosting has fewer rounds, every class having a tree in each of them. Below so many
+# rounds it is not worth its time.
+LARGEST_BOOSTING, FEWEST_ROUNDS = 50_000, 20
+# Boosting of few, small steps: half the time of scikit-learn's defaults or less, and as accurate on the shifts of
+# benchmarks/shift_tasks.py.
+SMALL_TREES = {"learning_rate": 0.2, "max_bins": 63, "max_leaf_nodes": 15}
 # Rows that are predicted at once.
 CHUNK = 16_384
+# What cosines are multiplied by to be log-odds, and how often class means are found again.
+SHARPNESS, MEANS_FOUND = 20.0, 2
+TINY = 1e-9
 
 
 class Linear(NamedTuple):
@@ -48,6 +69,18 @@ class Linear(NamedTuple):
             positive = expit(scores[:, :1])
             return np.hstack([1.0 - positive, positive])
         return np.asarray(softmax(scores, axis=1))
+
+
+class ClassMeans(NamedTuple):
+    """The direction of the mean of each class: a row belongs to the nearest one by the cosine of their angle."""
+
+    directions: Floats
+    """(features, classes), of unit length"""
+
+    def predict(self, rows: Matrix, *, classes: int) -> Floats:  # noqa: ARG002
+        """Return probabilities (rows, classes)."""
+        rows = np.asarray(rows, dtype=np.float64)
+        return np.asarray(softmax(SHARPNESS * (rows @ self.directions) / _lengths(rows), axis=1))
 
 
 class Trees(NamedTuple):
@@ -114,8 +147,9 @@ class Network(NamedTuple):
         return np.asarray(average if classes else average * self.std + self.mean)
 
 
-Learner: TypeAlias = Linear | Trees | Network
+Learner: TypeAlias = Linear | ClassMeans | Trees | Network
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+_INDICES = {"roots", "feature", "left", "right", "columns"}  # the whole numbers of trees
 
 
 def to_arrays(learner: Learner) -> dict[str, NDArray[Any]]:
@@ -132,14 +166,23 @@ def to_arrays(learner: Learner) -> dict[str, NDArray[Any]]:
 
 def learner_from(arrays: Arrays, *, features: int, outputs: int) -> Learner:
     """Return the learner of arrays that :func:`to_arrays` returned; anything else is a ValueError."""
+    for name, values in arrays.items():
+        if values.dtype.kind != ("i" if name in _INDICES else "f"):
+            raise ValueError(f"{name} of a learner holds {values.dtype}")
+    scores = 1 if outputs == 2 else outputs  # two classes have one score
     if set(arrays) == set(Linear._fields):
         linear = Linear(**arrays)
-        if linear.weight.shape[0] != features or linear.weight.shape[1:] != linear.bias.shape:
+        if linear.weight.shape != (features, scores) or linear.bias.shape != (scores,):
             raise ValueError("the weights of a linear model do not fit")
         return linear
+    if set(arrays) == set(ClassMeans._fields):
+        if arrays["directions"].shape != (features, outputs):
+            raise ValueError("the class means do not fit")
+        return ClassMeans(**arrays)
     if set(arrays) == set(Trees._fields):
         trees = Trees(**arrays)
         _check_trees(trees, features)
+        _check_outputs(trees, outputs, scores)
         return trees
     count = sum(name.startswith("weight_") for name in arrays)
     if set(arrays) != {"mean", "std", *(f"{part}_{number}" for part in Layer._fields for number in range(count))}:
@@ -152,20 +195,31 @@ def learner_from(arrays: Arrays, *, features: int, outputs: int) -> Learner:
         raise ValueError("the weights of a network do not fit")
     if [layer.bias.shape for layer in layers] != [(networks, units) for _, _, units in expected]:
         raise ValueError("the biases of a network do not fit")
+    if arrays["mean"].shape != (1,) or arrays["std"].shape != (1,):
+        raise ValueError("one mean and one standard deviation of a network are expected")
     return Network(layers, float(arrays["mean"][0]), float(arrays["std"][0]))
 
 
 def _check_trees(trees: Trees, features: int) -> None:
+    if any(part.ndim != (2 if part is trees.values else 1) for part in trees):
+        raise ValueError("lists of nodes and a matrix of values are expected")
     nodes = np.arange(len(trees.feature))
     inner = trees.feature >= 0
     alike = {len(part) for part in (trees.threshold, trees.left, trees.right, trees.values)} == {len(nodes)}
-    if not alike or len(trees.roots) != len(trees.columns) or trees.values.ndim != 2:
+    if not alike or len(trees.roots) != len(trees.columns):
         raise ValueError("trees of as many nodes in every part are expected")
     # Children stand behind their parents, so that every walk ends.
     ends = all((part[inner] > nodes[inner]).all() and (part < len(nodes)).all() for part in (trees.left, trees.right))
     if not ends or (trees.feature >= features).any() or not np.isin(trees.roots, nodes).all():
         raise ValueError("nodes of trees point to others or to features that are not there")
-    if (trees.columns >= len(trees.baseline)).any():
+
+
+def _check_outputs(trees: Trees, outputs: int, scores: int) -> None:
+    """Every tree of a forest adds to all outputs, every one of boosting to one score."""
+    forest = (trees.columns == -1).all() and trees.values.shape[1:] == trees.baseline.shape == (outputs,)
+    boosted = trees.values.shape[1:] == (1,) and trees.baseline.shape == (scores,)
+    boosted = boosted and bool(((trees.columns >= 0) & (trees.columns < scores)).all())
+    if not len(trees.roots) or not (forest or boosted):
         raise ValueError("trees add to outputs that are not there")
 
 
@@ -181,6 +235,33 @@ def linear(rows: Matrix, labels: NDArray[Any], weights: Floats, *, classes: int)
     with np.errstate(all="ignore"):
         logistic = _quietly(logistic, rows, labels, weights)
     return Linear(logistic.coef_.T.astype(np.float64), logistic.intercept_.astype(np.float64))
+
+
+def class_means(rows: Matrix, labels: NDArray[Any], weights: Floats, *, classes: int) -> ClassMeans:
+    """Return the directions of the classes of labelled rows."""
+    return _directions(np.asarray(rows, dtype=np.float64), np.eye(classes)[labels] * weights[:, None])
+
+
+def means_found_in(rows: Matrix, probabilities: Floats) -> ClassMeans:
+    """Return the directions of the classes of unlabelled rows: by given probabilities, then by those they lead to.
+
+    J. Liang, D. Hu, J. Feng: Do we really need to access the source data? Source hypothesis transfer for unsupervised
+    domain adaptation. ICML 2020.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    found = _directions(rows, probabilities)
+    for _ in range(MEANS_FOUND - 1):
+        found = _directions(rows, found.predict(rows, classes=probabilities.shape[1]))
+    return found
+
+
+def _directions(rows: Floats, memberships: Floats) -> ClassMeans:
+    means = (rows / _lengths(rows)).T @ memberships
+    return ClassMeans(means / np.maximum(np.linalg.norm(means, axis=0), TINY))
+
+
+def _lengths(rows: Floats) -> Floats:
+    return np.asarray(np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), TINY))
 
 
 def forest(rows: Matrix, labels: NDArray[Any], weights: Floats, *, classes: int, seed: int) -> Trees:
@@ -204,20 +285,31 @@ def forest(rows: Matrix, labels: NDArray[Any], weights: Floats, *, classes: int,
     return _joined(nodes, every, np.zeros(values[0].shape[1]))
 
 
+def boosting_rounds(features: int, classes: int) -> int:
+    """Return how many rounds of boosting so many features and classes are worth; 0 where that is too few to help.
+
+    Examples
+    --------
+    >>> boosting_rounds(20, 2), boosting_rounds(800, 2), boosting_rounds(800, 10)
+    (50, 50, 0)
+    """
+    trees = classes if classes > 2 else 1
+    rounds = min(ROUNDS, LARGEST_BOOSTING // (trees * features))
+    return rounds if rounds >= FEWEST_ROUNDS else 0
+
+
 def boosting(rows: Matrix, labels: NDArray[Any], weights: Floats, *, classes: int, seed: int) -> Trees:
     """Fit gradient-boosted trees on dense rows."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    features = rows.shape[1]
-    each = classes if classes > 2 else 1
     settings: dict[str, Any] = {
-        "max_iter": max(10, min(ROUNDS, LARGEST_BOOSTING // (each * features))),
-        "max_features": 1.0 if features < MANY_FEATURES else 0.1,
+        "max_iter": boosting_rounds(rows.shape[1], classes) or FEWEST_ROUNDS,
+        "max_features": 1.0 if rows.shape[1] < MANY_FEATURES else 0.1,
         "early_stopping": False,
         "random_state": seed,
     }
     kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    model = kind(**settings).fit(np.asarray(rows, dtype=np.float64), labels, sample_weight=weights)
+    model = kind(**SMALL_TREES, **settings).fit(np.asarray(rows, dtype=np.float64), labels, sample_weight=weights)
     nodes, columns = [], []
     for of_round in model._predictors:
         for column, predictor in enumerate(of_round):

@@ -6,41 +6,36 @@ A subclass says what labels are (`_labels`), and what to do with a trained netwo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from momentalign.discrepancies.names import named_distance
-from momentalign.discrepancies.several_domains import (
-    Between,
-    DomainWeights,
-    check_between,
-    check_domain_weights,
-    refuse_other_count,
-)
-from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
+from momentalign.discrepancies.several_domains import Between, DomainWeights
+from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.estimators.chunks import HeldOut, read_chunked_domains
 from momentalign.estimators.domains import (
     DomainEstimator,
     Domains,
+    Labels,
     all_or_nothing,
-    as_float32,
     domain_ids,
     read_domains,
-    with_rows_of_every_domain,
 )
-from momentalign.estimators.labels import Labels
+from momentalign.estimators.row_weights import RowWeights
+from momentalign.estimators.scale_warnings import first_rows, warn_of_scales
 from momentalign.moments.streaming import Moments
 from momentalign.moments.sums import dense_sums, merged
-from momentalign.networks.shallow import Layer, Matrix, activations
+from momentalign.networks.shallow import Layer, Matrix, activations, outputs
 from momentalign.progress import epoch_bar
-from momentalign.training.chunked import Carried, go_on, train_chunks
+from momentalign.training.chunked import TrainingState, resume, train_chunks
 from momentalign.training.config import (
     Distance,
     EpochFigures,
@@ -54,9 +49,21 @@ from momentalign.training.config import (
     TrainingConfig,
 )
 from momentalign.training.stack import LARGEST_LOSS, train_stack
-from momentalign.validation import check_device, check_number, check_seed, naming, positive_int
+from momentalign.validation import (
+    check_choice,
+    check_device,
+    check_domain_weights,
+    check_number,
+    check_seed,
+    naming,
+    positive_int,
+    refuse_other_count,
+)
 
-__all__ = ["LARGEST_WEIGHT", "MOST_HELD_OUT", "BaseMANN", "hidden_moments", "in_chunks", "split_layers"]
+if TYPE_CHECKING:
+    from momentalign.report.svg import Picture
+
+__all__ = ["LARGEST_WEIGHT", "MOST_HELD_OUT", "BaseMANN", "Settings", "hidden_moments", "in_chunks", "split_layers"]
 
 # Rows that are predicted at once: bounds the memory that widening to float64 takes.
 CHUNK = 16384
@@ -66,11 +73,20 @@ LARGEST_WEIGHT = 1e15
 MOST_HELD_OUT = 10_000
 
 
+class Settings(NamedTuple):
+    """What the parameters of an estimator say, checked: how to train, which network, where, what is held out."""
+
+    config: TrainingConfig
+    spec: NetworkSpec
+    device: str
+    fraction_held_out: float
+
+
 class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimator, ABC):  # type: ignore[misc]
     """A network whose hidden activations are aligned between two domains; its subclasses say what it learns."""
 
-    _carried: tuple[Any, Carried] | None = None
-    """What the optimizer was set to in the last partial_fit, and its state."""
+    _state: tuple[Any, TrainingState] | None = None
+    """What the optimizer was set to in the last partial_fit, and where it stopped."""
 
     __metadata_request__partial_fit: ClassVar = {"sample_domain": True}
     __metadata_request__predict: ClassVar = {"sample_domain": True, "allow_source": True}
@@ -92,9 +108,11 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     verbose: int
     between: Between
     domain_weights: DomainWeights
+    sharpen: float = 0.0
 
-    _labels: ClassVar[type[Labels]]
-    """What reads the labels."""
+    @abstractmethod
+    def _labels(self) -> Labels:
+        """Return what reads the labels."""
 
     @property
     @abstractmethod
@@ -110,7 +128,16 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         """Remember how outputs are turned back into labels."""
 
     @all_or_nothing
-    def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None, y_target: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        X_target: Any = None,
+        *,
+        sample_domain: Any = None,
+        y_target: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
         """Train on labelled source rows and, where given, unlabelled target rows.
 
         Parameters
@@ -127,49 +154,65 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         y_target
             Labels of some target rows, NaN, None or, where labels are classes, -1 where unknown; those rows join the
             labelled ones.
+        sample_weight
+            One weight per row of `X`; those of target rows are not looked at. A row of weight two is the row given
+            twice: rows are repeated, by weights that are not whole up to four times, and equal rows are held out
+            together.
         """
-        config, task, spec, domains = self._prepare(X, y, X_target, sample_domain, y_target)
-        self._train(task, config, spec, check_device(self.device))
-        self._note_moments(domains)
+        weights = self._row_weights(sample_weight)
+        settings, task, domains = self._prepare(X, y, X_target, sample_domain, y_target, weights)
+        self._train(task, settings)
+        self._keep_moments(domains)
         return self
 
     def _prepare(
-        self, X: Any, y: Any, X_target: Any, sample_domain: Any = None, y_target: Any = None
-    ) -> tuple[TrainingConfig, Task, NetworkSpec, Domains]:
-        """Check parameters and data; return how to train, on what, and which network."""
-        config, labels = self._config(), self._labels()
-        spec = self._spec(config)
-        domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain, y_target=y_target)
+        self,
+        X: Any,
+        y: Any,
+        X_target: Any,
+        sample_domain: Any = None,
+        y_target: Any = None,
+        weights: RowWeights | None = None,
+    ) -> tuple[Settings, Task, Domains]:
+        """Check parameters and data; return how to train, on what, and the domains it is made of."""
+        settings = self._settings()
+        seed, labels = check_seed(self.random_state), self._labels()
+        domains = read_domains(
+            self, X, y, X_target, labels=labels, sample_domain=sample_domain, y_target=y_target, weights=weights
+        )
         self._keep_labels(labels)
-        refuse_other_count(spec.domain_weights, len(domain_ids(domains.source_ids)))
-        weight = spec.weight if domains.target is not None else 0.0
-        spec = replace(spec, seed=check_seed(self.random_state), weight=weight)
-        return config, self._split(domains, labels, spec.seed), spec, domains
+        refuse_other_count(settings.spec.domain_weights, domains.n_sources)
+        task = domains.task()
+        warn_of_scales(self, domains.source, domains.target, settings.config.hidden[0])
+        spec = replace(settings.spec, seed=seed, weight=0.0 if task.target is None else settings.spec.weight)
+        # Batches are cut in order: source and target are shuffled once.
+        training, held_out = _hold_out(labels, task.labels, domains.groups, settings.fraction_held_out, seed)
+        order = None if task.target is None else np.random.default_rng([seed, 1]).permutation(task.target.shape[0])
+        return settings._replace(spec=spec), task.split(training, held_out, order), domains
 
-    def _split(self, domains: Domains, labels: Labels, seed: int) -> Task:
-        """Shuffle source and target once and hold out a part of the source."""
-        task = _whole_task(domains, labels)
-        training, held_out = labels.hold_out(task.labels, self._fraction_held_out(), seed)
-        if held_out is not None:
-            training, held_out = with_rows_of_every_domain(training, held_out, task.source_domains)
-        if task.target is not None:
-            order = np.random.default_rng([seed, 1]).permutation(task.target.shape[0])
-            task = replace(task, target=task.target[order], target_domains=_picked(task.target_domains, order))
-        if held_out is not None and len(held_out):
-            task = replace(
-                task,
-                validation=task.source[held_out],
-                validation_labels=task.labels[held_out],
-                validation_domains=_picked(task.source_domains, held_out),
-            )
-        return replace(
-            task,
-            source=task.source[training],
-            labels=task.labels[training],
-            source_domains=_picked(task.source_domains, training),
+    def _settings(self) -> Settings:
+        """Check all parameters."""
+        weight = 1.0 if self._is_automatic else self.weight
+        config = TrainingConfig(
+            self.hidden,
+            Optimizer(self.optimizer, self.learning_rate),
+            self.batch_size,
+            self.max_epochs,
+            self.patience,
+            loss=self._loss,
+        )
+        weight = check_number(weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+        sharpen = check_number(self.sharpen, "sharpen", least=0.0, most=LARGEST_WEIGHT)
+        fraction = check_number(self.validation_fraction, "validation_fraction", least=0.0, below=1.0, example=0.3)
+        between = check_choice(self.between, "between", get_args(Between))
+        domain_weights, device = check_domain_weights(self.domain_weights), check_device(self.device)
+        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
+        return Settings(
+            config, NetworkSpec(0, weight, distance, None, between, domain_weights, sharpen), device, fraction
         )
 
-    def _train(self, task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> None:
+    def _train(self, task: Task, settings: Settings) -> None:
+        config, spec, device, _ = settings
         with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
             (network,) = train_stack(task, config, [spec], device=device, progress=progress)
         self._keep(network)
@@ -181,58 +224,66 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         self.history_ = dict(vars(network.history))
         self.domains_ = np.zeros(0, dtype=np.int64)
         self.moments_: dict[int, Moments] = {}
-        self._carried = None
+        self._state = None
 
-    def _note_moments(self, domains: Domains) -> None:
+    def _keep_moments(self, domains: Domains) -> None:
         """Keep the moments of the last hidden layer of each domain, sources first.
 
         Section 3 of Zellinger et al. (2019): they are what the alignment made alike. Labelled target rows are target
         rows.
         """
-        sides = ((domains.source, domains.source_ids), (domains.target, domains.target_ids))
-        self.moments_ = {
-            domain: hidden_moments(rows[: len(ids)][ids == domain], self.coefs_, self.intercepts_)
-            for rows, ids in sides
-            if rows is not None and ids is not None
-            for domain in domain_ids(ids)
-        }
+        layers = _wide_layers(self.coefs_, self.intercepts_)
+        parts = [(domains.source, domains.source_ids, domain) for domain in domain_ids(domains.source_ids)]
+        if domains.target_ids is not None:
+            parts += [(domains.target, domains.target_ids, domain) for domain in domain_ids(domains.target_ids)]
+        for rows, ids, domain in parts:
+            self.moments_[domain] = hidden_moments(rows[: len(ids)][ids == domain], layers)
         self.domains_ = np.array(list(self.moments_), dtype=np.int64)
 
-    def _partial_fit(self, X: Any, y: Any, X_target: Any, labels: Labels, sample_domain: Any) -> Self:
+    def _partial_fit(
+        self, X: Any, y: Any, X_target: Any, labels: Labels, sample_domain: Any, weights: RowWeights
+    ) -> Self:
         """Learn from some more rows in one pass; `labels` are those of the calls before, if there were any."""
-        config, device = self._config(), check_device(self.device)
-        spec = self._spec(config)
+        config, spec, device, _ = self._settings()
         self._refuse_other_columns(X)
         known = {name: vars(self)[name] for name in ("n_features_in_", "feature_names_in_") if name in vars(self)}
-        domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain)
+        domains = read_domains(
+            self, X, y, X_target, labels=labels, sample_domain=sample_domain, weights=weights._replace(in_order=True)
+        )
         self.__dict__ |= known
+        refuse_other_count(spec.domain_weights, domains.n_sources)
+        task = domains.task()
+        if not hasattr(self, "coefs_"):
+            warn_of_scales(self, domains.source, domains.target, config.hidden[0])
         self._keep_labels(labels)
-        refuse_other_count(spec.domain_weights, len(domain_ids(domains.source_ids)))
-        settings = (config.hidden, config.optimizer.name, self.discrepancy, self.n_moments, device)
-        carried = self._carried[1] if self._carried is not None and self._carried[0] == settings else None
+        kept = (config.hidden, config.optimizer.name, self.discrepancy, self.n_moments, device)
+        state = self._state[1] if self._state is not None and self._state[0] == kept else None
         initial = self._learned_layers(config)
         spec = replace(spec, seed=0 if initial else check_seed(self.random_state), initial=initial)
-        task = _whole_task(domains, labels)
-        carried, figures = go_on(task, config, spec, device=device, carried=carried)
+        state, figures = resume(task, config, spec, device=device, state=state)
         epochs = getattr(self, "n_epochs_", 0) + 1
-        self._keep(TrainedNetwork(carried.layers, epochs, epochs, self._longer_history(figures, epochs), {}))
-        self._carried = (settings, carried)
+        self._keep(TrainedNetwork(state.layers, epochs, epochs, self._longer_history(figures, epochs), {}))
+        self._state = (kept, state)
         return self
 
     def _fit_chunks(self, source: Any, target: Any, labels: Labels, most_held_out: int) -> Self:
         """Train on chunks that are read once before and once in every epoch."""
-        config = self._config()
-        spec = self._spec(config)
+        config, spec, device, fraction = self._settings()
         spec = replace(spec, seed=check_seed(self.random_state), weight=spec.weight if target is not None else 0.0)
         refuse_other_count(spec.domain_weights, 1)
-        most = positive_int(most_held_out, "most_held_out", example="10000")
-        held_out = HeldOut(self._fraction_held_out(), spec.seed, most)
+        held_out = HeldOut(fraction, spec.seed, positive_int(most_held_out, "most_held_out", example="10000"))
         chunked = read_chunked_domains(self, source, target, labels, held_out=held_out)
+        X_target = None if chunked.target is None else first_rows(chunked.target())
+        warn_of_scales(self, first_rows(chunked.source()), X_target, config.hidden[0])
         self._keep_labels(labels)
         with epoch_bar(type(self).__name__, verbose=self.verbose) as progress:
-            network = train_chunks(chunked, config, spec, device=check_device(self.device), progress=progress)
+            network = train_chunks(chunked, config, spec, device=device, progress=progress)
         self._keep(network)
         return self
+
+    def _row_weights(self, sample_weight: Any) -> RowWeights:
+        """What says how much each row counts."""
+        return RowWeights(sample_weight)
 
     def _refuse_other_columns(self, X: Any) -> None:
         if hasattr(self, "n_features_in_"):
@@ -271,6 +322,59 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         check_is_fitted(self)
         return self._apply(activations, X, self.coefs_, self.intercepts_)
 
+    def plot(self, X: Any = None, y: Any = None, X_target: Any = None) -> Picture:
+        """Return a picture: shown in a notebook, written to an SVG file by its ``save(path)``.
+
+        Without rows it shows how training went. With `X` and `X_target` it shows what the hidden layer makes of both,
+        along the two directions in which the activations of the source vary most; with the labels `y` of a classifier
+        of two features it shows the plane and the boundaries in it.
+
+        Examples
+        --------
+        >>> import momentalign as ma
+        >>> X, y = [[0.0, 0.0], [0.1, 1.0], [1.0, 0.0], [1.1, 1.0]], [0, 0, 1, 1]
+        >>> model = ma.MANNClassifier(hidden=(3,), max_epochs=5, random_state=0).fit(X, y)
+        >>> model.plot().title[:20], model.plot(X, y).title[:18]
+        ('Training of 5 epochs', 'Where it says 0, 1')
+        """
+        from momentalign.report.training import boundary_picture, embedding_picture, training_picture
+
+        check_is_fitted(self)
+        if X is None:
+            return training_picture(self.history_, self.best_epoch_)
+        if y is None:
+            target = None if X_target is None else self._plotted(self.transform(X_target))
+            return embedding_picture(self._plotted(self.transform(X)), target)
+        if not hasattr(self, "classes_") or self.n_features_in_ != 2:
+            raise InvalidInputError(
+                f"boundaries are drawn for classifiers of 2 features, this {type(self).__name__} has "
+                f"{self.n_features_in_}; leave y out to see the hidden layer."
+            )
+        classes = self.classes_
+        codes = np.searchsorted(classes, self._labels().read(y))
+        source = self._plotted(self._rows(X))
+        target = None if X_target is None else self._plotted(self._rows(X_target))
+
+        def predict(grid: NDArray[np.float64]) -> NDArray[np.intp]:
+            return np.asarray(in_chunks(outputs, grid, self.coefs_, self.intercepts_).argmax(axis=1))
+
+        return boundary_picture([str(name) for name in classes], predict, source, codes, target)
+
+    @staticmethod
+    def _plotted(rows: Any) -> NDArray[np.float64]:
+        return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+
+    def _html_repr(self) -> str:
+        """What a notebook shows: parameters as scikit-learn shows them, and below them how training went."""
+        from momentalign.report.notebook import card
+        from momentalign.report.page import figure
+
+        shown = str(estimator_html_repr(self))
+        if not getattr(self, "history_", {}).get("distance"):
+            return shown
+        lead = f"{self.n_epochs_} epochs, the weights of epoch {self.best_epoch_} were kept."
+        return shown + card("Training", lead, parts=[figure(self.plot())])
+
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a folder: safetensors and a JSON manifest; read it back with ``ma.load(path)``."""
         from momentalign.estimators.persistence import save
@@ -290,69 +394,40 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     def _n_features_out(self) -> int:
         return int(self.coefs_[-1].shape[0])
 
-    def _config(self) -> TrainingConfig:
-        if isinstance(self.hidden, str) or not isinstance(self.hidden, Iterable):
-            raise InvalidTypeError(
-                f"hidden must be a sequence of whole numbers, got {self.hidden!r}; try hidden=(50,)."
-            )
-        hidden = tuple(positive_int(units, "hidden", example="(50,)") for units in self.hidden)
-        if not hidden:
-            raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
-        batch_size = None if self.batch_size is None else positive_int(self.batch_size, "batch_size")
-        max_epochs = positive_int(self.max_epochs, "max_epochs")
-        patience = None if self.patience is None else positive_int(self.patience, "patience")
-        optimizer = Optimizer(self.optimizer, self.learning_rate)
-        return TrainingConfig(hidden, optimizer, batch_size, max_epochs, patience, loss=self._loss)
 
-    def _spec(self, config: TrainingConfig) -> NetworkSpec:
-        """The network that the parameters describe, without its seed."""
-        weight = 1.0 if self._is_automatic else check_number(self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
-        distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
-        between, weights = check_between(self.between), check_domain_weights(self.domain_weights)
-        return NetworkSpec(0, weight, distance, between=between, domain_weights=weights)
-
-    def _fraction_held_out(self) -> float:
-        fraction = check_number(self.validation_fraction, "validation_fraction", least=0.0)
-        if fraction >= 1.0:
-            raise InvalidInputError(f"validation_fraction must be below 1, got {fraction}; try 0.3.")
-        return fraction
-
-
-def hidden_moments(rows: Matrix, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]) -> Moments:
+def hidden_moments(rows: Matrix, layers: Sequence[Layer]) -> Moments:
     """Return the moments up to order 5 of the hidden activations of some rows, a chunk of them at a time.
 
     Examples
     --------
-    >>> weights, biases = [np.ones((1, 2)), np.ones((2, 2))], [np.zeros(2), np.zeros(2)]
-    >>> hidden_moments(np.zeros((3, 1)), weights, biases).mean.tolist()
+    >>> layers = [Layer(np.ones((1, 2)), np.zeros(2)), Layer(np.ones((2, 2)), np.zeros(2))]
+    >>> hidden_moments(np.zeros((3, 1)), layers).mean.tolist()
     [0.5, 0.5]
     """
-    layers = _wide_layers(coefs, intercepts)
     sums = None
-    for chunk in _wide_chunks(rows):
-        part = dense_sums(np.ascontiguousarray(activations(layers, chunk)), None, 5, crossed=False)
+    for start in range(0, rows.shape[0], CHUNK):
+        hidden = activations(layers, rows[start : start + CHUNK].astype(np.float64))
+        part = dense_sums(np.ascontiguousarray(hidden), None, 5, crossed=False)
         sums = part if sums is None else merged(sums, part)
     assert sums is not None  # noqa: S101  (a domain has rows)
     return Moments.of_sums(sums)
 
 
-def _whole_task(domains: Domains, labels: Labels) -> Task:
-    """All rows in float32. Without a target nothing is compared, and several sources are as one."""
-    source = as_float32(domains.source, "X")
-    if domains.target is None:
-        return Task(source, domains.labels, None, labels.n_outputs)
-    return Task(
-        source,
-        domains.labels,
-        as_float32(domains.target, "X_target"),
-        labels.n_outputs,
-        source_domains=domains.source_numbers,
-        target_domains=domains.target_numbers,
+def _hold_out(
+    labels: Labels, codes: NDArray[Any], groups: NDArray[np.intp] | None, fraction: float, seed: int
+) -> tuple[NDArray[np.intp], NDArray[np.intp] | None]:
+    """Split rows into those to train on and those held out, equal rows together."""
+    if groups is None:
+        return labels.hold_out(codes, fraction, seed)
+    _, first = np.unique(groups, return_index=True)
+    parts = labels.hold_out(codes[first], fraction, seed)
+    random = np.random.default_rng([seed, 2])
+    training, held_out = (
+        None if part is None else random.permutation(np.flatnonzero(np.isin(groups, groups[first[part]])))
+        for part in parts
     )
-
-
-def _picked(numbers: NDArray[np.intp] | None, rows: NDArray[np.intp]) -> NDArray[np.intp] | None:
-    return None if numbers is None else numbers[rows]
+    assert training is not None  # noqa: S101  (there are rows to train on)
+    return training, held_out
 
 
 def in_chunks(
@@ -362,16 +437,12 @@ def in_chunks(
 
     In float64 a row gets the same result to the last visible digit, whatever rows stand around it.
     """
-    layers = _wide_layers(coefs, intercepts)
-    return np.concatenate([function(layers, chunk) for chunk in _wide_chunks(rows)])
+    layers, starts = _wide_layers(coefs, intercepts), range(0, rows.shape[0], CHUNK)
+    return np.concatenate([function(layers, rows[start : start + CHUNK].astype(np.float64)) for start in starts])
 
 
 def _wide_layers(coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]) -> list[Layer]:
     return [Layer(w.astype(np.float64), b.astype(np.float64)) for w, b in zip(coefs, intercepts, strict=True)]
-
-
-def _wide_chunks(rows: Matrix) -> Iterator[Matrix]:
-    return (rows[start : start + CHUNK].astype(np.float64) for start in range(0, rows.shape[0], CHUNK))
 
 
 def split_layers(layers: Sequence[Layer]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:

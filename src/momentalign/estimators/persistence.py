@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +19,22 @@ from momentalign.files import write_folder
 from momentalign.moments.streaming import Moments
 from momentalign.version import __version__
 
+if TYPE_CHECKING:
+    from momentalign.evaluation.target_accuracy import TargetEstimate
+
 __all__ = ["describe", "rebuild", "save"]
 
 # Class name in a manifest -> the module that defines it. A name that is not here is refused.
 _HOMES = {
     "AutoClassifier": "momentalign.estimators.auto",
-    "AutoRegressor": "momentalign.estimators.auto",
+    "AutoRegressor": "momentalign.estimators.auto_regressor",
     "MANNClassifier": "momentalign.estimators.classifier",
     "MANNRegressor": "momentalign.estimators.regressor",
 }
 PORTFOLIOS = ("AutoClassifier", "AutoRegressor")
+
+# Bytes of a label in an array, 16,384 letters; an array of longer ones could take all memory.
+_LONGEST_LABEL = 2**16
 
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 
@@ -76,8 +82,10 @@ def rebuild(path: str | Path, arrays: Arrays, description: Mapping[str, Any]) ->
     """Return the estimator that a folder describes; an invalid description raises and builds nothing."""
     try:
         return _build(arrays, description)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DamagedFileError(f"{path} does not describe a model of ours ({error}); save the model again.") from error
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise DamagedFileError(
+            f"{path} does not describe a model of ours ({error!s:.300}); save the model again."
+        ) from error
 
 
 def _build(arrays: Arrays, description: Mapping[str, Any]) -> Any:
@@ -120,7 +128,8 @@ def _moments(description: Mapping[str, Any], width: int) -> dict[int, Moments]:
 def _describe_portfolio(estimator: Any, description: dict[str, Any]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     arrays: dict[str, NDArray[Any]] = {}
     for domain, scale in (("source", estimator.source_scale_), ("target", estimator.target_scale_)):
-        arrays |= {f"{domain}_{part}": values for part, values in scale._asdict().items()}
+        # Columns that are multiplied by zero have an infinite standard deviation; files hold finite numbers.
+        arrays |= {f"{domain}_mean": scale.mean, f"{domain}_std": np.where(np.isinf(scale.std), 0.0, scale.std)}
     for number, member in enumerate(estimator.members_):
         arrays |= {f"member_{number}_{part}": values for part, values in to_arrays(member.learner).items()}
     table = estimator.portfolio_
@@ -135,6 +144,7 @@ def _describe_portfolio(estimator: Any, description: dict[str, Any]) -> tuple[di
         description |= {
             "classes": _write_labels(estimator.classes_),
             "agreement": [_or_none(a) for a in estimator.agreement_],
+            "gain": None if estimator.gain_ is None else vars(estimator.gain_),
         }
     else:
         description["bounds"] = list(estimator.bounds_)
@@ -145,12 +155,18 @@ def _or_none(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+def _read_estimate(description: Mapping[str, Any]) -> TargetEstimate:
+    from momentalign.evaluation.target_accuracy import TargetEstimate
+
+    value, low, high = (float(description[name]) for name in ("value", "low", "high"))
+    return TargetEstimate(value, low, high, str(description["metric"]))
+
+
 def _build_portfolio(estimator: Any, arrays: Arrays, description: Mapping[str, Any]) -> Any:
     import pandas as pd
 
     from momentalign.estimators.auto import Member
     from momentalign.estimators.moment_map import Scale
-    from momentalign.evaluation.target_accuracy import TargetEstimate
 
     estimator.n_features_in_ = features = int(description["features"])
     _take_names(estimator, description)
@@ -158,17 +174,19 @@ def _build_portfolio(estimator: Any, arrays: Arrays, description: Mapping[str, A
     if "classes" in description:
         estimator.classes_ = _read_labels(description["classes"])
         estimator.agreement_ = tuple(math.nan if value is None else float(value) for value in description["agreement"])
+        # Versions before 0.2 did not say what adapting gained.
+        gain = description.get("gain")
+        estimator.gain_ = None if gain is None else _read_estimate(gain)
         outputs = len(estimator.classes_)
     else:
         low, high = description["bounds"]
         estimator.bounds_ = (float(low), float(high))
     estimator.sparse_, estimator.decision_ = bool(description["sparse"]), str(description["decision"])
-    estimate = description["estimate"]
-    value, low, high = (float(estimate[name]) for name in ("value", "low", "high"))
-    estimator.estimate_ = TargetEstimate(value, low, high, str(estimate["metric"]))
+    estimator.estimate_ = _read_estimate(description["estimate"])
     scales = [Scale(arrays[f"{domain}_mean"], arrays[f"{domain}_std"]) for domain in ("source", "target")]
     if any(part.shape != (features,) for scale in scales for part in scale):
         raise ValueError("one mean and one standard deviation per feature are expected")
+    scales = [scale._replace(std=np.where(scale.std == 0.0, np.inf, scale.std)) for scale in scales]
     estimator.source_scale_, estimator.target_scale_ = scales
     estimator.members_ = []
     for number, member in enumerate(description["members"]):
@@ -281,6 +299,13 @@ def _write_labels(classes: NDArray[Any]) -> dict[str, Any]:
 
 
 def _read_labels(labels: Mapping[str, Any]) -> NDArray[Any]:
-    if labels["dtype"] != "object" and np.dtype(labels["dtype"]).kind not in "biufU":
+    values, kind = labels["values"], labels["dtype"]
+    if not isinstance(values, list) or not all(isinstance(value, (bool, int, float, str)) for value in values):
         raise ValueError("labels are numbers or strings")
-    return np.array(labels["values"], dtype=labels["dtype"])
+    if kind != "object" and (np.dtype(kind).kind not in "biufU" or np.dtype(kind).itemsize > _LONGEST_LABEL):
+        raise ValueError("labels are numbers or strings")
+    with np.errstate(over="ignore"):
+        classes = np.array(values, dtype=kind)
+    if len(set(classes.tolist())) != len(values) or (classes.dtype.kind == "f" and not np.isfinite(classes).all()):
+        raise ValueError("labels are finite, each another one")
+    return classes

@@ -5,30 +5,36 @@ The network of Zellinger et al. (2019) with linear outputs; their distances ask 
 
 from __future__ import annotations
 
+import math
+import reprlib
 from collections.abc import Sequence
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from momentalign.discrepancies.several_domains import Between, DomainWeights
-from momentalign.errors import InvalidInputError
-from momentalign.estimators.domains import all_or_nothing
-from momentalign.estimators.labels import ContinuousLabels, Scale
-from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN, in_chunks
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.domains import Labels, all_or_nothing
+from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN, Settings, in_chunks
 from momentalign.networks.shallow import outputs
 from momentalign.training.config import (
     Distance,
-    NetworkSpec,
     OptimizerName,
+    Rows,
     TrainedNetwork,
-    TrainingConfig,
     ValueLossName,
 )
+from momentalign.validation import naming
 
-__all__ = ["MANNRegressor"]
+__all__ = ["ContinuousLabels", "MANNRegressor", "Scale", "fitted_scale", "read_values"]
+
+Floats: TypeAlias = NDArray[np.float64]
+
+# Rows whose mean and standard deviation are taken at once: 0.5 MB of numbers.
+BLOCK = 2**16
 
 
 class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
@@ -126,7 +132,8 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         self.domain_weights = domain_weights
         self.loss = loss
 
-    _labels = ContinuousLabels
+    def _labels(self) -> ContinuousLabels:
+        return ContinuousLabels()
 
     @property
     def _loss(self) -> ValueLossName:
@@ -136,7 +143,9 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         return self.loss
 
     @all_or_nothing
-    def partial_fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None, sample_weight: Any = None
+    ) -> Self:
         """Learn from some more rows: one pass over them, in order.
 
         Mean and deviation of `y`, by which values are standardised, are those of the first call and kept (an output
@@ -156,7 +165,7 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         """
         learned = hasattr(self, "y_mean_")
         labels = ContinuousLabels(Scale(self.y_mean_, self.y_deviation_)) if learned else _LastingLabels()
-        return self._partial_fit(X, y, X_target, labels, sample_domain)
+        return self._partial_fit(X, y, X_target, labels, sample_domain, self._row_weights(sample_weight))
 
     @all_or_nothing
     def fit_chunks(self, source: Any, target: Any = None, *, most_held_out: int = MOST_HELD_OUT) -> Self:
@@ -180,12 +189,12 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         assert labels.scale is not None  # noqa: S101  (labels have been learned)
         self.y_mean_, self.y_deviation_ = labels.scale
 
-    def _spec(self, config: TrainingConfig) -> NetworkSpec:
+    def _settings(self) -> Settings:
         if self._is_automatic:
             raise InvalidInputError(
                 'weight="auto" combines class probabilities, which a regressor has not; give a number, try weight=1.0.'
             )
-        return super()._spec(config)
+        return super()._settings()
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)
@@ -222,6 +231,188 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+
+class Scale(NamedTuple):
+    """Mean and standard deviation of each output: single numbers for values (rows,), arrays for (rows, outputs)."""
+
+    mean: Floats
+    standard_deviation: Floats
+
+    def standardise(self, values: Floats) -> Floats:
+        """Return values of mean 0 and standard deviation 1, always (rows, outputs); a constant output is all zeros."""
+        divisor = np.where(self.standard_deviation > 0.0, self.standard_deviation, 1.0)
+        return ((values - self.mean) / divisor).reshape(len(values), -1)
+
+    def restore(self, outputs: Floats) -> Floats:
+        """Return values of the shape that was learned; a constant output comes back to the last digit."""
+        return self.mean + self.standard_deviation * outputs.reshape(len(outputs), *self.mean.shape)
+
+
+def fitted_scale(values: Floats) -> Scale:
+    """Return mean and standard deviation of the rows, or say that they leave float64.
+
+    Examples
+    --------
+    >>> scale = fitted_scale(np.array([1.0, 3.0]))
+    >>> scale.mean, scale.standard_deviation
+    (array(2.), array(1.))
+    >>> scale.standardise(np.array([1.0, 3.0])).tolist()
+    [[-1.0], [1.0]]
+    """
+    constant = values.min(axis=0) == values.max(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Sums of equal numbers are rounded: a constant is its own mean.
+        mean = np.where(constant, values[0], values.mean(axis=0))
+        standard_deviation = np.where(constant, 0.0, values.std(axis=0))
+    if not (np.isfinite(mean).all() and np.isfinite(standard_deviation).all()):
+        raise _too_large(values)
+    return Scale(mean, standard_deviation)
+
+
+class ContinuousLabels(Labels):
+    """Numbers, one or several per row, learned with the mean 0 and standard deviation 1 of the first reading.
+
+    Means and standard deviations of parts are merged as in Chan, Golub and LeVeque (Algorithms for computing the sample
+    variance, The American Statistician 37, 1983): no difference of large sums is taken. What is merged are blocks of
+    a size of their own, so that the size of the chunks changes no digit.
+
+    Examples
+    --------
+    >>> labels = ContinuousLabels()
+    >>> for chunk in ([1.0, 3.0], [5.0, 7.0]):
+    ...     labels.note(labels.read(chunk))
+    >>> labels.finish()
+    >>> labels.scale.mean, labels.coded(np.array([4.0])).tolist()
+    (array(4.), [[0.0]])
+    """
+
+    def __init__(self, scale: Scale | None = None) -> None:
+        self.scale, self._given = scale, scale is not None
+        self._shape = None if scale is None else scale.mean.shape
+        self._rows = 0
+        self._waiting: list[Floats] = []
+        self._n_waiting = 0
+
+    @property
+    def n_outputs(self) -> int:
+        """One unit per number of a row."""
+        assert self.scale is not None  # noqa: S101  (finish was called, or the scale was given)
+        return int(self.scale.mean.size)
+
+    @property
+    def fewest(self) -> int:
+        """Fewer have no standard deviation."""
+        return 2
+
+    def read(self, y: Any) -> Floats:
+        """Return as many numbers per row as before; a missing one is NaN."""
+        values = read_values(y, "y")
+        if self._shape is not None and values.shape[1:] != self._shape:
+            raise InvalidInputError(
+                f"y has the shape {values.shape}, {math.prod(self._shape)} numbers per row came before; give as many."
+            )
+        return values
+
+    def known_of_target(self, y_target: Any, labels: NDArray[Any], rows: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Return the rows all of whose numbers are known; -1 is a number like any other."""
+        values, expected = read_values(y_target, "y_target"), (rows, *labels.shape[1:])
+        if values.shape != expected:
+            raise InvalidInputError(
+                f"y_target must hold the numbers of every target row, shape {expected}, got shape {values.shape}; mark "
+                "missing ones with NaN or None."
+            )
+        known = np.asarray(~np.isnan(values.reshape(rows, -1)).any(axis=1))
+        with naming("y_target"):
+            assert_all_finite(values[known], input_name="y_target")
+        return known, values[known]
+
+    def note(self, labels: Floats) -> None:
+        """Take in a part; mean and standard deviation are those of all rows once the reading has ended, or as given."""
+        if self._given:
+            return
+        self._shape = labels.shape[1:]
+        self._waiting.append(labels)
+        self._n_waiting += len(labels)
+        if self._n_waiting >= BLOCK:
+            self._merge_waiting(self._n_waiting - self._n_waiting % BLOCK)
+
+    def finish(self) -> None:
+        """Merge the last rows; there is nothing to refuse, a number that never changes can be learned."""
+        if self._n_waiting:
+            self._merge_waiting(self._n_waiting)
+
+    def _merge_waiting(self, count: int) -> None:
+        """Merge as many rows, block by block; the others wait for more."""
+        # Columns one after the other would be summed in another order.
+        joined = np.ascontiguousarray(np.concatenate(self._waiting))
+        for start in range(0, count, BLOCK):
+            self._merge(joined[start : min(start + BLOCK, count)])
+        self._waiting, self._n_waiting = [joined[count:].copy()], len(joined) - count
+
+    def _merge(self, values: Floats) -> None:
+        """Merge mean and standard deviation of a block with those of the rows before."""
+        part, rows = fitted_scale(values), len(values)
+        if self.scale is None:
+            self.scale, self._rows = part, rows
+            return
+        share = rows / (self._rows + rows)
+        difference = part.mean - self.scale.mean
+        with np.errstate(over="ignore"):
+            variance = (1.0 - share) * self.scale.standard_deviation**2 + share * part.standard_deviation**2
+            variance += share * (1.0 - share) * difference**2
+        if not np.isfinite(variance).all():
+            raise _too_large(values)
+        self.scale = Scale(np.asarray(self.scale.mean + share * difference), np.asarray(np.sqrt(variance)))
+        self._rows += rows
+
+    def learn(self, labels: NDArray[Any], rows: Rows | None = None) -> NDArray[Any]:
+        """Take in the labels of these rows, each as often as it is named: mean and standard deviation are theirs."""
+        return super().learn(labels if rows is None else labels[rows])
+
+    def coded(self, labels: Floats) -> NDArray[np.float32]:
+        """Return standardised numbers, (rows, outputs)."""
+        assert self.scale is not None  # noqa: S101  (finish was called, or the scale was given)
+        if not len(labels):
+            return np.zeros((0, self.scale.mean.size), np.float32)
+        return self.scale.standardise(labels).astype(np.float32)
+
+    def hold_out(self, codes: NDArray[Any], fraction: float, seed: int) -> tuple[Rows, Rows | None]:
+        """Any rows, at least two in each part."""
+        order = np.random.default_rng([seed, 0]).permutation(len(codes))
+        held_out = math.ceil(fraction * len(codes))
+        if min(held_out, len(codes) - held_out) < self.fewest:
+            return order, None
+        return order[held_out:], order[:held_out]
+
+
+def read_values(values: Any, name: str) -> Floats:
+    """Return numbers (rows,) or (rows, outputs) as float64, None as NaN, or say why they are none."""
+    with naming(name):
+        array = np.asarray(values)
+    if array.ndim not in (1, 2) or array.size == 0:
+        raise InvalidInputError(
+            f"{name} must hold one or several numbers per row, shape (n,) or (n, outputs), got shape {array.shape}."
+        )
+    if array.dtype.kind == "c":
+        raise InvalidInputError(f"{name}: Complex data not supported; give real and imaginary parts as two outputs.")
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float64)
+    # Numbers may stand among None as objects; a string is no number, even where it could be read as one.
+    entries = array.ravel().tolist()
+    strange = [entry for entry in entries if isinstance(entry, (str, bytes))]
+    try:
+        if array.dtype.kind == "O" and not strange:
+            return array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        strange = [entry for entry in entries if not isinstance(entry, (bool, int, float, type(None)))]
+    found = " ".join(reprlib.repr((strange or entries)[0]).split())
+    raise InvalidTypeError(f"{name} holds {found}, a regressor learns numbers; use MANNClassifier for classes.")
+
+
+def _too_large(values: Floats) -> InvalidInputError:
+    largest = np.abs(values).max()
+    return InvalidInputError(f"y holds {largest:g}, too large to take a standard deviation of; scale y first.")
 
 
 class _LastingLabels(ContinuousLabels):

@@ -8,32 +8,48 @@ With its confidence :math:`v(x) = \max_c p_c(x)` as the one activation that is l
     + \big| \mathbb E_T[\eta_S(v)] - \mathbb E_S[\eta_S(v)] \big| + \mathbb E_T\big[ |\eta_S(v) - \eta_T(v)| \big].
 
 The first part is measured. The second is bounded by moments of v if :math:`\eta_S` has slopes up to 1, as that of a
-calibrated classifier has, :math:`\eta_S(v) = 1 - v` (:func:`~momentalign.theory.moment_bounds.lipschitz_gap_bound`).
-The third cannot be known without target labels.
-
-A table of what is measured, bounded, guessed or unknown about the error on a target without labels.
+calibrated classifier has, :math:`\eta_S(v) = 1 - v` (:func:`~momentalign.theory.bounds.lipschitz_gap_bound`).
+The third cannot be known without target labels. :func:`error_bound` tabulates what is measured, bounded, guessed or
+unknown.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logsumexp
+from sklearn.utils.validation import check_is_fitted
 
-from momentalign.errors import InvalidInputError
-from momentalign.theory.bounds import mean_deviation
-from momentalign.theory.moment_bounds import GapBound, lipschitz_factors, lipschitz_gap_bound, polynomial_gap_bound
-from momentalign.validation import check_confidence
+from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.evaluation.class_shares import Predictions, predictions_of
+from momentalign.theory.bounds import (
+    GapBound,
+    lipschitz_factors,
+    lipschitz_gap_bound,
+    mean_deviation,
+    polynomial_gap_bound,
+    smooth_gap_bound,
+)
+from momentalign.validation import Floats, check_choice, check_confidence
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["KNOWN_PART", "BoundReport", "BoundRow", "Kind", "Rows", "target_error_terms"]
+__all__ = ["KNOWN_PART", "BoundReport", "BoundRow", "Kind", "Rows", "error_bound", "target_error_terms"]
 
 Kind: TypeAlias = Literal["measured", "bound", "heuristic", "unknown"]
+Rows: TypeAlias = Literal["fresh", "seen"]
+
+# The logistic function is nowhere steeper.
+_STEEPEST = 0.25
+# Sums of weights are rounded, and an interval has to have a length.
+_ROOM = 1e-6
 
 KNOWN_PART = "known part of Theorem 1"
 """Name of the row with the sum of what Theorem 1 lets be known."""
@@ -88,7 +104,8 @@ class BoundReport:
         )
 
     def __str__(self) -> str:
-        cells = [(row.name, _figure(row.value), row.kind, row.words) for row in self.rows]
+        figures = ["?" if row.value is None else f"{row.value:.3f}" for row in self.rows]
+        cells = [(row.name, figure, row.kind, row.words) for row, figure in zip(self.rows, figures, strict=True)]
         widths = [max(len(row[column]) for row in cells) for column in range(3)]
         lines = [
             f"{name:<{widths[0]}}  {value:>{widths[1]}}  {kind:<{widths[2]}}  {words}"
@@ -96,12 +113,27 @@ class BoundReport:
         ]
         return "\n".join([*lines, self.conclusion])
 
+    def _repr_html_(self) -> str:
+        from momentalign.report.notebook import card, plain_table
+        from momentalign.report.page import Cell
+
+        rows = [
+            [
+                Cell(row.name),
+                Cell("?" if row.value is None else f"{row.value:.3f}", row.value),
+                Cell(row.kind),
+                Cell(row.words),
+            ]
+            for row in self.rows
+        ]
+        caption = f"Bounds hold together with probability {self.confidence:g}"
+        columns = ["Quantity", "Value", "Kind", "What it is"]
+        return card("Target error, row by row", self.conclusion, parts=[plain_table(caption, columns, rows)])
+
     def to_frame(self) -> DataFrame:
         """Return the rows as a pandas DataFrame."""
-        try:
-            import pandas
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("to_frame() needs pandas: pip install pandas") from error
+        import pandas
+
         return pandas.DataFrame(list(self.rows), columns=list(BoundRow._fields))
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,21 +145,67 @@ class BoundReport:
         }
 
 
-def _figure(value: float | None) -> str:
-    return "?" if value is None else f"{value:.3f}"
+def error_bound(
+    model: Any, X_source: Any, y_source: ArrayLike, X_target: Any, *, confidence: float = 0.95, rows: Rows = "seen"
+) -> BoundReport:
+    """Return what can be said about the error of a fitted classifier on the target, without target labels.
 
+    Parameters
+    ----------
+    model
+        A fitted :class:`~momentalign.MANNClassifier`.
+    X_source, y_source
+        Labelled source rows, best such that the model was not trained on.
+    X_target
+        Target rows, with the same columns.
+    confidence
+        The probability with which all bounds that speak of whole domains hold together.
+    rows
+        ``"fresh"`` if nothing about the model was trained or chosen with any of these rows, source or target: only then
+        Hoeffding's inequality applies. Otherwise ``"seen"``: what needs fresh rows is called a heuristic.
 
-Floats = NDArray[np.float64]
-Rows: TypeAlias = Literal["fresh", "seen"]
+    Returns
+    -------
+    BoundReport
+        Rows with ``name``, ``value``, ``kind`` (measured, bound, heuristic or unknown) and ``words``; print it, or take
+        ``.to_frame()``.
 
-# float32 probabilities sum to 1 within this.
-_ROUNDING = 1e-4
+    Notes
+    -----
+    The sum of what Theorem 1 lets be known is often larger than 1, and then says nothing. Even where it is smaller, the
+    labelling disagreement is not in it, and no method can know that without target labels.
+
+    Of several networks that predict together, errors, confidences and shifts are those of their combination; the CMD is
+    that of the network with the largest coefficient, as ``transform`` returns its activations.
+
+    Examples
+    --------
+    >>> import numpy as np, momentalign as ma
+    >>> random = np.random.default_rng(0)
+    >>> X, y = random.normal(size=(400, 2)), np.repeat(["left", "right"], 200)
+    >>> X[y == "right"] += 3
+    >>> model = ma.MANNClassifier(hidden=(8,), max_epochs=100, learning_rate=0.1, random_state=0)
+    >>> model = model.fit(X[::2], y[::2], X_target=X[::2] + [0.0, 1.0])
+    >>> report = ma.error_bound(model, X[1::2], y[1::2], X[1::2] + [0.0, 1.0], rows="fresh")
+    >>> report["source error at most"].kind, report["labelling disagreement"].kind
+    ('bound', 'unknown')
+    """
+    if not (hasattr(model, "predict_proba") and hasattr(model, "n_moments")):
+        raise InvalidTypeError(
+            f"model must be a MANNClassifier, got {type(model).__name__}; the bound needs its hidden layer and classes."
+        )
+    check_is_fitted(model)
+    predictions = predictions_of(model, X_source, y_source, X_target, labels="y_source")
+    hidden = [np.asarray(model.transform(part), dtype=np.float64) for part in (X_source, X_target)]
+    bound = None
+    if len(model.networks_) == 1:
+        bound = _output_bound(hidden, model.coefs_[-1], model.intercepts_[-1], degree=model.n_moments)
+    terms = [float(term) for term in cmd_terms(*hidden, n_moments=model.n_moments)]
+    return target_error_terms(predictions, cmd_terms=terms, output_bound=bound, confidence=confidence, rows=rows)
 
 
 def target_error_terms(
-    source_probabilities: ArrayLike,
-    source_codes: ArrayLike,
-    target_probabilities: ArrayLike,
+    predictions: Predictions,
     *,
     cmd_terms: Sequence[float],
     output_bound: GapBound | None = None,
@@ -138,21 +216,16 @@ def target_error_terms(
 
     Parameters
     ----------
-    source_probabilities, target_probabilities
-        Shapes (rows, classes) and (other rows, classes).
-    source_codes
-        The number of the true class of each source row.
+    predictions
+        Probabilities on both domains and the codes of the source labels.
     cmd_terms
         The k terms of the CMD between the hidden activations.
     output_bound
         For a single network: the bound, by k moments of what enters the softmax, on the shift of the class whose mean
-        probability differs most (:func:`~momentalign.theory.moment_bounds.smooth_gap_bound`). None where several
+        probability differs most (:func:`~momentalign.theory.bounds.smooth_gap_bound`). None where several
         networks predict together, of whose probabilities no moments are known.
-    confidence
-        The probability with which all bounds on whole domains hold together.
-    rows
-        ``"fresh"`` if the classifier was fixed before any of these rows, source or target, was looked at; rows that
-        were trained or chosen on are ``"seen"``, and what needs fresh ones is then a heuristic.
+    confidence, rows
+        As in :func:`error_bound`.
 
     Notes
     -----
@@ -164,205 +237,152 @@ def target_error_terms(
 
     Examples
     --------
-    >>> report = target_error_terms(
-    ...     [[0.9, 0.1], [0.2, 0.8]] * 500, [0, 1] * 500, [[0.8, 0.2], [0.3, 0.7]] * 500,
-    ...     cmd_terms=[0.1, 0.01], rows="fresh")
+    >>> source, target = np.array([[0.9, 0.1], [0.2, 0.8]] * 500), np.array([[0.8, 0.2], [0.3, 0.7]] * 500)
+    >>> predictions = Predictions(source, np.array([0, 1] * 500), target)
+    >>> report = target_error_terms(predictions, cmd_terms=[0.1, 0.01], rows="fresh")
     >>> for row in list(report)[:2]:
     ...     print(row.name, row.kind, round(row.value, 3))
     source error measured 0.0
     source error at most bound 0.052
     """
-    ours, codes, theirs = _read(source_probabilities, source_codes, target_probabilities)
-    if rows not in get_args(Rows):
-        raise InvalidInputError(f'rows must be "fresh" or "seen", got {rows!r}.')
-    certain = _Certain(len(cmd_terms), check_confidence(confidence), rows)
-    source, at_most = _source_rows(ours, codes, certain)
-    distance = _distance_rows(ours, theirs, certain)
-    return BoundReport(
-        (
-            source,
-            at_most,
-            *distance,
-            BoundRow(
-                "labelling disagreement",
-                "E_T|η_S - η_T|",
-                None,
-                "unknown",
-                "how often rows of equal confidence are wrong in the target but not in the source, or the reverse; it "
-                "cannot be known without target labels",
-            ),
-            _theorem_row(at_most, distance),
-            *_soft_rows(theirs, certain),
-            _shares_row(ours.shape[1], codes, theirs),
-            *_moment_rows(cmd_terms, float(np.abs(ours.mean(axis=0) - theirs.mean(axis=0)).max()), output_bound),
-        ),
-        certain.confidence,
-    )
+    check_choice(rows, "rows", get_args(Rows))
+    degree = len(cmd_terms)
+    sampling = _Sampling(check_confidence(confidence), rows == "fresh", statements=4 * degree + 3)
+    table = [
+        *_theorem_rows(predictions, sampling, degree=degree),
+        *_probability_rows(predictions, sampling),
+        *_moment_rows(predictions, cmd_terms, output_bound),
+    ]
+    return BoundReport(tuple(table), sampling.confidence)
 
 
-class _Certain(NamedTuple):
-    """How sure statements about whole domains are."""
+class _Sampling(NamedTuple):
+    """How far means of rows may be from expectations: Hoeffding's inequality for so many statements together."""
 
-    degree: int
     confidence: float
-    rows: Rows
+    fresh: bool
+    statements: int
+
+    def deviation(self, count: int, length: float) -> float:
+        return mean_deviation(count, confidence=self.confidence, interval=(0.0, length), statements=self.statements)
 
     @property
     def kind(self) -> Kind:
-        return "bound" if self.rows == "fresh" else "heuristic"
+        return "bound" if self.fresh else "heuristic"
 
     @property
-    def words(self) -> str:
-        holds = f"with probability {self.confidence:g}"
-        return holds if self.rows == "fresh" else f"{holds} on fresh rows, but these were trained or chosen on"
-
-    def deviation(self, rows: int, length: float) -> float:
-        statements = 4 * self.degree + 3
-        return mean_deviation(rows, confidence=self.confidence, interval=(0.0, length), statements=statements)
+    def holds(self) -> str:
+        seen = "" if self.fresh else " on fresh rows, but these were trained or chosen on"
+        return f"with probability {self.confidence:g}{seen}"
 
 
-def _source_rows(chances: Floats, codes: NDArray[np.intp], certain: _Certain) -> tuple[BoundRow, BoundRow]:
-    error = float((chances.argmax(axis=1) != codes).mean())
-    limit = min(1.0, error + certain.deviation(len(codes), 1.0))
-    return (
-        BoundRow("source error", "ε_S", error, "measured", f"part of {len(codes):,} source rows predicted wrong"),
-        BoundRow("source error at most", "ε_S", limit, certain.kind, f"Hoeffding, {certain.words}"),
-    )
-
-
-def _distance_rows(ours: Floats, theirs: Floats, certain: _Certain) -> list[BoundRow]:
-    """The distance over functions of the confidence with slopes up to 1: moments, their deviation, smoothness."""
-    degree, interval = certain.degree, (1.0 / ours.shape[1], 1.0)
-    bound = lipschitz_gap_bound(ours.max(axis=1), theirs.max(axis=1), degree, interval=interval)
-    # Chebyshev polynomials have values in [-1, 1].
-    apart = certain.deviation(len(ours), 2.0) + certain.deviation(len(theirs), 2.0)
-    factor = (interval[1] - interval[0]) / 2 * float(np.linalg.norm(lipschitz_factors(degree)))
-    return [
-        BoundRow(
-            "distance by moments",
-            "d_F",
-            bound.polynomial,
-            "measured",
-            f"from {degree} moments of the confidence on these rows, for functions of it with slopes up to 1",
-        ),
-        BoundRow("deviation of moments", "d_F", factor * apart, certain.kind, f"Hoeffding, {certain.words}"),
-        BoundRow(
-            "smoothness",
-            "d_F",
-            bound.smoothness,
-            "bound",
-            f"what {degree} moments cannot see of such a function, by Favard's theorem",
-        ),
-    ]
-
-
-def _theorem_row(at_most: BoundRow, distance: Sequence[BoundRow]) -> BoundRow:
-    total = sum(row.value or 0.0 for row in (at_most, *distance))
-    words = (
+def _theorem_rows(predictions: Predictions, sampling: _Sampling, *, degree: int) -> list[BoundRow]:
+    """The parts of Theorem 1 and the sum of those that are known."""
+    source, codes, target = predictions
+    kind, holds = sampling.kind, sampling.holds
+    error = float((source.argmax(axis=1) != codes).mean())
+    at_most = min(1.0, error + sampling.deviation(len(codes), 1.0))
+    # The distance over functions of the confidence with slopes up to 1; Chebyshev polynomials have values in [-1, 1].
+    part = 1.0 / source.shape[1]
+    distance = lipschitz_gap_bound(source.max(axis=1), target.max(axis=1), degree, interval=(part, 1.0))
+    factor = (1.0 - part) / 2 * float(np.linalg.norm(lipschitz_factors(degree)))
+    apart = factor * (sampling.deviation(len(source), 2.0) + sampling.deviation(len(target), 2.0))
+    known = at_most + distance.polynomial + apart + distance.smoothness
+    theorem = (
         "source error at most, plus the distance, as if rows of equal confidence were wrong equally often in both "
         "domains, and that error changed with the confidence no faster than a calibrated one"
+    ) + ("; vacuous" if known >= 1.0 else "")
+    moments = f"from {degree} moments of the confidence on these rows, for functions of it with slopes up to 1"
+    unseen = f"what {degree} moments cannot see of such a function, by Favard's theorem"
+    labelling = (
+        "how often rows of equal confidence are wrong in the target but not in the source, or the reverse; it "
+        "cannot be known without target labels"
     )
-    return BoundRow(KNOWN_PART, "ε_T", total, "heuristic", f"{words}; vacuous" if total >= 1.0 else words)
-
-
-def _soft_rows(theirs: Floats, certain: _Certain) -> list[BoundRow]:
-    """What the probabilities themselves say about the error on the target."""
-    unsure, rest = float(1.0 - theirs.max(axis=1).mean()), float(1.0 - theirs.min(axis=1).mean())
-    part = 1.0 / theirs.shape[1]
-    least = max(0.0, unsure - certain.deviation(len(theirs), 1.0 - part))
-    most = min(1.0, rest + certain.deviation(len(theirs), part))
-    soft = "mean of 1 - the probability of the true class in the target, whatever the labels are"
     return [
-        BoundRow("soft error at least", "E_T[1 - p_y]", least, certain.kind, f"{soft}; {certain.words}"),
-        BoundRow("soft error at most", "E_T[1 - p_y]", most, certain.kind, f"{soft}; {certain.words}"),
-        BoundRow(
-            "error if calibrated",
-            "E_T[1 - max p]",
-            unsure,
-            "heuristic",
-            f"target error if the probabilities for {len(theirs):,} target rows were right",
-        ),
+        BoundRow("source error", "ε_S", error, "measured", f"part of {len(codes):,} source rows predicted wrong"),
+        BoundRow("source error at most", "ε_S", at_most, kind, f"Hoeffding, {holds}"),
+        BoundRow("distance by moments", "d_F", distance.polynomial, "measured", moments),
+        BoundRow("deviation of moments", "d_F", apart, kind, f"Hoeffding, {holds}"),
+        BoundRow("smoothness", "d_F", distance.smoothness, "bound", unseen),
+        BoundRow("labelling disagreement", "E_T|η_S - η_T|", None, "unknown", labelling),
+        BoundRow(KNOWN_PART, "ε_T", known, "heuristic", theorem),
     ]
 
 
-def _shares_row(classes: int, codes: NDArray[np.intp], theirs: Floats) -> BoundRow:
-    shares = [np.bincount(part, minlength=classes) / len(part) for part in (codes, theirs.argmax(axis=1))]
-    return BoundRow(
-        "shift of class shares",
-        "½ Σ|π_S - π_T|",
-        float(np.abs(shares[0] - shares[1]).sum() / 2),
-        "heuristic",
-        "between source labels and predictions for the target; a large one means other shares or a wrong model",
-    )
+def _probability_rows(predictions: Predictions, sampling: _Sampling) -> list[BoundRow]:
+    """What the probabilities themselves say about the error on the target."""
+    source, codes, target = predictions
+    kind, classes = sampling.kind, source.shape[1]
+    unsure, rest = float(1.0 - target.max(axis=1).mean()), float(1.0 - target.min(axis=1).mean())
+    least = max(0.0, unsure - sampling.deviation(len(target), 1.0 - 1.0 / classes))
+    most = min(1.0, rest + sampling.deviation(len(target), 1.0 / classes))
+    soft = f"mean of 1 - the probability of the true class in the target, whatever the labels are; {sampling.holds}"
+    calibrated = f"target error if the probabilities for {len(target):,} target rows were right"
+    named = codes, target.argmax(axis=1)
+    shares = [np.bincount(found, minlength=classes) / len(found) for found in named]
+    shift = float(np.abs(shares[0] - shares[1]).sum() / 2)
+    shifted = "between source labels and predictions for the target; a large one means other shares or a wrong model"
+    return [
+        BoundRow("soft error at least", "E_T[1 - p_y]", least, kind, soft),
+        BoundRow("soft error at most", "E_T[1 - p_y]", most, kind, soft),
+        BoundRow("error if calibrated", "E_T[1 - max p]", unsure, "heuristic", calibrated),
+        BoundRow("shift of class shares", "½ Σ|π_S - π_T|", shift, "heuristic", shifted),
+    ]
 
 
-def _moment_rows(cmd_terms: Sequence[float], shift: float, bound: GapBound | None) -> list[BoundRow]:
+def _moment_rows(predictions: Predictions, cmd_terms: Sequence[float], output_bound: GapBound | None) -> list[BoundRow]:
     """What k moments of the hidden activations say about functions of them, on these rows."""
-    degree = len(cmd_terms)
+    degree, polynomials = len(cmd_terms), polynomial_gap_bound(cmd_terms)
+    shift = float(np.abs(predictions.source.mean(axis=0) - predictions.target.mean(axis=0)).max())
+    coefficients = (
+        f"for these rows, by the CMD alone: polynomials up to degree {degree}, unit coefficients for each order"
+    )
+    largest = "of the class whose mean probability differs most between source and target"
+    name, symbol = "shift of an output by moments", "|E_S h - E_T h|"
+    if output_bound is None:
+        several = "several networks predict together; moments bound single ones"
+        by_moments = BoundRow(name, symbol, None, "unknown", several)
+    else:
+        both = (
+            f"the same for these rows from {degree} moments of what enters the softmax: {output_bound.polynomial:.3f} "
+            f"by the moments and {output_bound.smoothness:.3f} for the smoothness"
+        )
+        by_moments = BoundRow(name, symbol, output_bound.total, "bound", both)
     return [
         BoundRow("CMD", "cmd", float(sum(cmd_terms)), "measured", f"of the hidden activations, {degree} moments"),
-        BoundRow(
-            "polynomials of the activations",
-            "sup |E_S p - E_T p|",
-            polynomial_gap_bound(cmd_terms),
-            "bound",
-            f"for these rows, by the CMD alone: polynomials up to degree {degree}, unit coefficients for each order",
-        ),
-        BoundRow(
-            "shift of an output",
-            "|E_S h - E_T h|",
-            shift,
-            "measured",
-            "of the class whose mean probability differs most between source and target",
-        ),
-        _output_bound_row(bound, degree),
+        BoundRow("polynomials of the activations", "sup |E_S p - E_T p|", polynomials, "bound", coefficients),
+        BoundRow("shift of an output", "|E_S h - E_T h|", shift, "measured", largest),
+        by_moments,
     ]
 
 
-def _output_bound_row(bound: GapBound | None, degree: int) -> BoundRow:
-    name, symbol = "shift of an output by moments", "|E_S h - E_T h|"
-    if bound is None:
-        return BoundRow(name, symbol, None, "unknown", "several networks predict together; moments bound single ones")
-    return BoundRow(
-        name,
-        symbol,
-        bound.total,
-        "bound",
-        f"the same for these rows from {degree} moments of what enters the softmax: {bound.polynomial:.3f} by the "
-        f"moments and {bound.smoothness:.3f} for the smoothness",
+def _output_bound(hidden: list[NDArray[Any]], weights: NDArray[Any], biases: NDArray[Any], *, degree: int) -> GapBound:
+    """Bound the largest shift of a mean probability of a network by moments of what enters the softmax."""
+    weights, biases = weights.astype(np.float64), biases.astype(np.float64)
+    entering = [part @ weights + biases for part in hidden]
+    margins = [np.stack([_margin(part, index) for index in range(len(biases))], axis=1) for part in entering]
+    shifts = np.abs(expit(margins[0]).mean(axis=0) - expit(margins[1]).mean(axis=0))
+    index = int(shifts.argmax())
+    return smooth_gap_bound(
+        expit,
+        margins[0][:, index],
+        margins[1][:, index],
+        degree,
+        lipschitz=_STEEPEST,
+        interval=_margin_interval(weights, biases, index),
     )
 
 
-def _read(source: ArrayLike, codes: ArrayLike, target: ArrayLike) -> tuple[Floats, NDArray[np.intp], Floats]:
-    ours, theirs = (
-        _read_probabilities(chances, name)
-        for chances, name in ((source, "source_probabilities"), (target, "target_probabilities"))
-    )
-    if ours.shape[1] != theirs.shape[1]:
-        raise InvalidInputError(
-            f"source_probabilities has {ours.shape[1]} classes and target_probabilities {theirs.shape[1]}; "
-            "give those of one classifier."
-        )
-    numbers = np.asarray(codes)
-    if numbers.shape != (len(ours),) or numbers.dtype.kind not in "iu":
-        raise InvalidInputError(
-            f"source_codes must be {len(ours)} whole numbers, got shape {numbers.shape} of {numbers.dtype}; give the "
-            "class number of each row."
-        )
-    if not ((numbers >= 0) & (numbers < ours.shape[1])).all():
-        raise InvalidInputError(
-            f"source_codes must be class numbers from 0 to {ours.shape[1] - 1}, got {numbers.min()} to "
-            f"{numbers.max()}; number the classes by the columns of source_probabilities."
-        )
-    return ours, numbers.astype(np.intp), theirs
+def _margin(entering: Floats, index: int) -> Floats:
+    """What the probability of one class is the logistic function of."""
+    others = np.delete(entering, index, axis=1)
+    return np.asarray(entering[:, index] - logsumexp(others, axis=1))
 
 
-def _read_probabilities(chances: ArrayLike, name: str) -> Floats:
-    array = np.asarray(chances, dtype=np.float64)
-    if array.ndim != 2 or array.shape[0] == 0 or array.shape[1] < 2:
-        raise InvalidInputError(
-            f"{name} must have shape (rows, classes) with at least 2 classes, got {array.shape}; take predict_proba."
-        )
-    if not ((array >= 0.0).all() and (np.abs(array.sum(axis=1) - 1.0) <= _ROUNDING).all()):
-        raise InvalidInputError(f"{name} must be at least 0 and sum to 1 in each row; take predict_proba.")
-    return array
+def _margin_interval(weights: Floats, biases: Floats, index: int) -> tuple[float, float]:
+    """Where that lies for activations in [0, 1]: a sum of exponentials is between its largest and so many of it."""
+    against = weights[:, [index]] - np.delete(weights, index, axis=1)
+    offset = biases[index] - np.delete(biases, index)
+    low = offset + np.minimum(against, 0.0).sum(axis=0)
+    high = offset + np.maximum(against, 0.0).sum(axis=0)
+    return float(low.min()) - math.log(len(offset)) - _ROOM, float(high.min()) + _ROOM

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
-from momentalign.validation import Floats, check_probabilities
+from momentalign.validation import Floats, check_probabilities, naming
 
 __all__ = [
     "Predictions",
@@ -36,6 +36,7 @@ __all__ = [
     "correct_class_shares",
     "estimate_class_shares",
     "predictions_of",
+    "shares_and_doubt",
     "temperature",
 ]
 
@@ -96,7 +97,7 @@ def estimate_class_shares(model: Any, X: Any, y: ArrayLike, X_target: Any) -> Fl
     array([0.1, 0.9])
     """
     predictions = predictions_of(model, X, y, X_target)
-    shares, doubt = _shares(predictions)
+    shares, doubt = shares_and_doubt(predictions)
     if doubt is not None:
         warnings.warn(
             f"The shares of the classes in the target are uncertain: {doubt}. Used the mean of the predicted "
@@ -143,31 +144,51 @@ def class_shares_interval(predictions: Predictions, *, resamples: int = 200, ran
         estimates = _estimates(_resampled(even, random))
         draws.append((estimates.likelihood + estimates.black_box) / 2.0)
     bounds = np.quantile(draws, [0.05, 0.95], axis=0)
-    shares, doubt = _shares(predictions)
+    shares, doubt = shares_and_doubt(predictions)
     if doubt is not None:
         every = np.vstack([bounds, *_estimates(even), shares, _counted(even.codes, len(shares))])
         bounds = np.stack([every.min(axis=0), every.max(axis=0)])
     return np.asarray(bounds)
 
 
-def predictions_of(model: Any, X: Any, y: ArrayLike, X_target: Any) -> Predictions:
-    """Return what a classifier predicts, with the labels as codes of its classes, or say what does not fit."""
+def shares_and_doubt(predictions: Predictions) -> tuple[Floats, str | None]:
+    """Return the estimated shares, and why they are uncertain, if they are, as :func:`estimate_class_shares` does."""
+    even = _calibrated(predictions)
+    doubt = _poor_confusion(even)
+    if doubt is None:
+        estimates = _estimates(even)
+        doubt = _disagreement(even, estimates) or _inconsistency(even, estimates.likelihood)
+        if doubt is None:
+            return np.asarray((estimates.likelihood + estimates.black_box) / 2.0), None
+    prior = _counted(even.codes, even.source.shape[1])
+    return np.asarray((even.target.mean(axis=0) + prior) / 2.0), doubt
+
+
+def predictions_of(model: Any, X: Any, y: ArrayLike, X_target: Any, *, labels: str = "y") -> Predictions:
+    """Return what a classifier predicts, with the labels as codes of its classes, or say what does not fit.
+
+    `labels` is what the caller's argument `y` is called.
+    """
     if not hasattr(model, "predict_proba") or not hasattr(model, "classes_"):
         raise InvalidTypeError(
             f"model must be a fitted classifier with predict_proba and classes_, got {type(model).__name__}."
         )
-    classes, labels = np.asarray(model.classes_), np.asarray(y)
-    source = check_probabilities(model.predict_proba(X), "model.predict_proba(X)")
-    target = check_probabilities(model.predict_proba(X_target), "model.predict_proba(X_target)")
-    if labels.shape != (len(source),):
-        raise InvalidInputError(f"y must have shape ({len(source)},), got {labels.shape}; give one label per row of X.")
-    known = np.isin(labels, classes)
+    with naming("X"):
+        source = check_probabilities(model.predict_proba(X), "model.predict_proba(X)")
+    with naming("X_target"):
+        target = check_probabilities(model.predict_proba(X_target), "model.predict_proba(X_target)")
+    classes, truth = np.asarray(model.classes_), np.asarray(y)
+    if truth.shape != (len(source),):
+        raise InvalidInputError(
+            f"{labels} must have shape ({len(source)},), got {truth.shape}; give one label per row."
+        )
+    known = np.isin(truth, classes)
     if not known.all():
         raise InvalidInputError(
-            f"y holds the label {labels[~known][0]!r:.80}, which the model does not know; leave those rows out."
+            f"{labels} holds the label {truth[~known][0]!r:.80}, which the model does not know; leave those rows out."
         )
     order = np.argsort(classes)
-    return Predictions(source, order[np.searchsorted(classes, labels, sorter=order)], target)
+    return Predictions(source, order[np.searchsorted(classes, truth, sorter=order)], target)
 
 
 def temperature(probabilities: Floats, codes: Codes) -> float:
@@ -197,19 +218,6 @@ def calibrated(probabilities: Floats, temper: float) -> Floats:
     array([[0.2, 0.8]])
     """
     return np.asarray(special.softmax(np.log(np.maximum(probabilities, _SMALLEST)) / temper, axis=1))
-
-
-def _shares(predictions: Predictions) -> tuple[Floats, str | None]:
-    """The shares, and why the two estimates are not believed, if they are not."""
-    even = _calibrated(predictions)
-    doubt = _poor_confusion(even)
-    if doubt is None:
-        estimates = _estimates(even)
-        doubt = _disagreement(even, estimates) or _inconsistency(even, estimates.likelihood)
-        if doubt is None:
-            return np.asarray((estimates.likelihood + estimates.black_box) / 2.0), None
-    prior = _counted(even.codes, even.source.shape[1])
-    return np.asarray((even.target.mean(axis=0) + prior) / 2.0), doubt
 
 
 def _calibrated(predictions: Predictions) -> Predictions:
@@ -256,6 +264,8 @@ def _poor_confusion(predictions: Predictions) -> str | None:
     fewest = int(np.bincount(predictions.codes, minlength=predictions.source.shape[1]).min())
     if fewest < _FEWEST_ROWS:
         return f"a class has {fewest} labelled rows, fewer than {_FEWEST_ROWS}"
+    if len(np.unique(predictions.source.argmax(axis=1))) < predictions.source.shape[1]:
+        return "there is a class that the model never predicts"
     condition = float(np.linalg.cond(_confusion(predictions)))
     if condition > _WORST_CONDITION:
         return f"the model confuses classes too often (condition number {condition:.3g} of the confusion matrix)"

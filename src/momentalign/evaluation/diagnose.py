@@ -23,13 +23,12 @@ import sklearn
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from momentalign.evaluation.domain_classifier import DomainClassifier, tell_apart
 from momentalign.evaluation.features import FeatureChange, compare_features
-from momentalign.evaluation.moment_test import MomentShift, compare_moments
-from momentalign.evaluation.samples import FEWEST_ROWS, Samples, Table, read_samples
-from momentalign.report.diagnosis import diagnosis_figure, diagnosis_page
+from momentalign.evaluation.samples import FEWEST_ROWS, Sample, Samples, read_samples
+from momentalign.evaluation.whole_samples import DomainClassifier, MomentShift, compare_moments, tell_apart
+from momentalign.report.diagnosis import diagnosis_card, diagnosis_figure, diagnosis_page
 from momentalign.report.page import write_page
-from momentalign.validation import check_generator, check_number, positive_int
+from momentalign.validation import check_generator, check_int, check_number
 from momentalign.version import __version__
 
 if TYPE_CHECKING:
@@ -41,6 +40,7 @@ __all__ = ["Diagnosis", "Verdict", "conclude", "diagnose"]
 _MOST_ROWS, _FEWEST_ROWS = 10_000, 2_000
 # Rows times features that a sample may have in the permutation test and in the classifier.
 _MOST_CELLS = 2_000_000
+MOST_PERMUTATIONS = 100_000
 _MODERATE, _STRONG = 0.2, 0.4
 # Features that the verdict lists by name.
 _LISTED = 3
@@ -98,7 +98,7 @@ def diagnose(
     2    same        -0.0              1.0
     """
     check_number(alpha, "alpha", above=0.0, below=1.0, example=0.05)
-    n_permutations = positive_int(n_permutations, "n_permutations", example="1000")
+    n_permutations = check_int(n_permutations, "n_permutations", least=1, most=MOST_PERMUTATIONS, example=1000)
     random = check_generator(random_state)
     samples = read_samples(X_source, X_target, feature_names)
     # Threads of one product or tree would only wait for each other where other work is running.
@@ -121,6 +121,7 @@ def diagnose(
             "only_source": samples.only_source,
             "only_target": samples.only_target,
             "empty": samples.empty,
+            "ids": samples.ids,
             "retyped": samples.retyped,
             "versions": {
                 "momentalign": __version__,
@@ -159,6 +160,9 @@ class Diagnosis:
     def __repr__(self) -> str:
         return f"<Diagnosis: {self.verdict}>"
 
+    def _repr_html_(self) -> str:
+        return diagnosis_card(self.result)
+
     def to_dict(self) -> dict[str, Any]:
         """Return a copy of everything in types that JSON knows; None is what could not be computed."""
         return copy.deepcopy(dict(self.result))
@@ -190,7 +194,7 @@ def _compare_all_numbers(
     """Return the permutation test of all numbers together, and how many rows and features it saw."""
     names = samples.names("number", "date")
     most_rows = _most_rows(len(names), least=min(_FEWEST_ROWS, 10 * _MOST_CELLS // max(len(names), 1)))
-    source, target = (_drawn_rows(table, names, most_rows, random) for table in (samples.source, samples.target))
+    source, target = (_drawn_rows(sample, names, most_rows, random) for sample in (samples.source, samples.target))
     known = ~(np.isnan(source).all(axis=0) | np.isnan(target).all(axis=0))
     seen = {"source": len(source), "target": len(target), "features": int(known.sum())}
     if not known.any():
@@ -203,12 +207,14 @@ def _most_rows(width: int, *, least: int) -> int:
     return min(max(_MOST_CELLS // max(width, 1), least, FEWEST_ROWS), _MOST_ROWS)
 
 
-def _drawn_rows(table: Table, names: Sequence[str], most_rows: int, random: np.random.Generator) -> NDArray[np.float64]:
+def _drawn_rows(
+    sample: Sample, names: Sequence[str], most_rows: int, random: np.random.Generator
+) -> NDArray[np.float64]:
     """Return these columns of at most so many rows, as one matrix."""
-    chosen = random.permutation(table.rows)[:most_rows]
+    chosen = random.permutation(sample.rows)[:most_rows]
     drawn = np.empty((len(chosen), len(names)), order="F")
     for index, name in enumerate(names):
-        drawn[:, index] = table.columns[name][chosen]
+        drawn[:, index] = sample.columns[name][chosen]
     return drawn
 
 

@@ -1,12 +1,12 @@
 """Two samples with their columns matched by name: numbers, dates or categories, missing values kept.
 
 Numbers and dates are float64 with NaN where missing (dates as days since 1970), categories are strings with None. What
-a column holds is decided as `fit` decides it, by :func:`momentalign.tables.encoders.kind_of`.
+a column holds is decided as `fit` decides it, by :func:`momentalign.tables.table.kind_of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,9 +14,16 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.tables.encoders import column_numbers, elapsed_days, kind_of
+from momentalign.tables.table import (
+    column_numbers,
+    elapsed_days,
+    kind_of,
+    looks_like_id,
+    quoted,
+    refuse_duplicates,
+)
 
-__all__ = ["FEWEST_ROWS", "Kind", "Samples", "SparseColumns", "Table", "missing", "read_samples"]
+__all__ = ["FEWEST_ROWS", "Kind", "Sample", "Samples", "SparseColumns", "missing", "read_samples"]
 
 Kind: TypeAlias = Literal["number", "date", "category"]
 Values: TypeAlias = NDArray[Any]
@@ -25,7 +32,7 @@ FEWEST_ROWS = 8
 """With fewer rows no test can find anything."""
 
 
-class Table(NamedTuple):
+class Sample(NamedTuple):
     """One sample: how many rows, and its columns by name."""
 
     rows: int
@@ -62,12 +69,14 @@ class SparseColumns(Mapping[str, Values]):
 class Samples(NamedTuple):
     """Two samples with the same columns, and the columns that only one of them has."""
 
-    source: Table
-    target: Table
+    source: Sample
+    target: Sample
     kinds: dict[str, Kind]
     only_source: list[str]
     only_target: list[str]
     empty: list[str]
+    ids: list[str]
+    """Columns of text that differs in every row."""
     retyped: list[str]
 
     def pair(self, name: str) -> tuple[Values, Values]:
@@ -98,15 +107,15 @@ def read_samples(X_source: Any, X_target: Any, feature_names: Sequence[str] | No
     """
     given = {"X_source": _as_table(X_source, "X_source"), "X_target": _as_table(X_target, "X_target")}
     names = _column_names(given, feature_names)
-    source, target = (_read_table(X, names[argument], argument) for argument, X in given.items())
+    source, target = (_read_sample(X, names[argument], argument) for argument, X in given.items())
     common = [name for name in source.kinds if name in target.kinds]
     if not common:
+        first, second = (quoted(list(sample.kinds), 5) for sample in (source, target))
         raise InvalidInputError(
-            f"X_source has the columns {_few(source.kinds)} and X_target {_few(target.kinds)}: no name is in both; "
-            "give both the same names."
+            f"X_source has the columns {first} and X_target {second}: no name is in both; give both the same names."
         )
     filled = {
-        name: [table.kinds[name] for table in (source, target) if not missing(table.columns[name]).all()]
+        name: [sample.kinds[name] for sample in (source, target) if not missing(sample.columns[name]).all()]
         for name in common
     }
     # Where one sample has numbers and the other text, both are compared as text; an empty column has no say.
@@ -115,7 +124,15 @@ def read_samples(X_source: Any, X_target: Any, feature_names: Sequence[str] | No
     }
     empty = [name for name in common if not filled[name]]
     if not kinds:
-        raise InvalidInputError(f"every common column is empty ({_few(empty)}); give columns that hold values.")
+        raise InvalidInputError(f"every common column is empty ({quoted(empty, 5)}); give columns that hold values.")
+    texts = [name for name, kind in kinds.items() if kind == "category"]
+    ids = [name for name in texts if looks_like_id([sample.columns[name].tolist() for sample in (source, target)])]
+    kinds = {name: kind for name, kind in kinds.items() if name not in ids}
+    if not kinds:
+        raise InvalidInputError(
+            f"every common column has a different value in every row ({quoted(ids, 5)}); give columns that can be "
+            "compared."
+        )
     return Samples(
         _converted(source, kinds),
         _converted(target, kinds),
@@ -123,6 +140,7 @@ def read_samples(X_source: Any, X_target: Any, feature_names: Sequence[str] | No
         only_source=[name for name in source.kinds if name not in target.kinds],
         only_target=[name for name in target.kinds if name not in source.kinds],
         empty=empty,
+        ids=ids,
         retyped=[name for name in kinds if len(set(filled[name])) == 2],
     )
 
@@ -166,9 +184,7 @@ def _column_names(given: Mapping[str, Any], feature_names: Sequence[str] | None)
     """Return the names of each table's columns; arrays take those of the other table, or x0, x1, ..."""
     names = {argument: [str(name) for name in X.columns] for argument, X in given.items() if _is_frame(X)}
     for argument, own in names.items():
-        if len(set(own)) < len(own):
-            twice = next(name for name in own if own.count(name) > 1)
-            raise InvalidInputError(f"{argument} has the column {twice!r} more than once; rename or drop one of them.")
+        refuse_duplicates(own, argument)
     if len(names) == 2:
         if feature_names is not None:
             raise InvalidInputError("feature_names names the columns of arrays, but both tables have names; omit it.")
@@ -183,16 +199,16 @@ def _column_names(given: Mapping[str, Any], feature_names: Sequence[str] | None)
     chosen = default if feature_names is None else [str(name) for name in feature_names]
     if len(set(chosen)) != width or len(chosen) != width:
         raise InvalidInputError(
-            f"feature_names must be {width} different names, one per column, got {len(chosen)}: {_few(chosen)}."
+            f"feature_names must be {width} different names, one per column, got {len(chosen)}: {quoted(chosen, 5)}."
         )
     return {argument: names.get(argument, chosen) for argument in given}
 
 
-def _read_table(X: Any, names: Sequence[str], argument: str) -> Table:
+def _read_sample(X: Any, names: Sequence[str], argument: str) -> Sample:
     if sparse.issparse(X):
         columns = SparseColumns(X, names)
         _refuse_infinite(columns.matrix.data, "a column", argument)
-        return Table(columns.matrix.shape[0], dict.fromkeys(names, "number"), columns)
+        return Sample(columns.matrix.shape[0], dict.fromkeys(names, "number"), columns)
     typed = {
         name: _frame_column(X.iloc[:, index]) if _is_frame(X) else _array_column(X[:, index])
         for index, name in enumerate(names)
@@ -201,7 +217,7 @@ def _read_table(X: Any, names: Sequence[str], argument: str) -> Table:
         if kind != "category":
             _refuse_infinite(values, f"column {name!r}", argument)
     kinds = {name: kind for name, (kind, _) in typed.items()}
-    return Table(X.shape[0], kinds, {name: values for name, (_, values) in typed.items()})
+    return Sample(X.shape[0], kinds, {name: values for name, (_, values) in typed.items()})
 
 
 def _refuse_infinite(values: Values, column: str, argument: str) -> None:
@@ -227,10 +243,10 @@ def _frame_column(column: Any) -> tuple[Kind, Values]:
     return "category", np.array([None if absent else str(cell) for cell, absent in cells], dtype=object)
 
 
-def _converted(table: Table, kinds: Mapping[str, Kind]) -> Table:
-    """Return a table with columns of other kinds converted to these."""
-    changed = {name: _as_kind(table.columns[name], kind) for name, kind in kinds.items() if table.kinds[name] != kind}
-    return table._replace(columns={**table.columns, **changed}) if changed else table
+def _converted(sample: Sample, kinds: Mapping[str, Kind]) -> Sample:
+    """Return a sample with columns of other kinds converted to these."""
+    changed = {name: _as_kind(sample.columns[name], kind) for name, kind in kinds.items() if sample.kinds[name] != kind}
+    return sample._replace(columns={**sample.columns, **changed}) if changed else sample
 
 
 def _as_kind(values: Values, kind: Kind) -> Values:
@@ -238,9 +254,3 @@ def _as_kind(values: Values, kind: Kind) -> Values:
     if kind != "category":
         return np.full(len(values), np.nan)
     return np.array([None if value != value else f"{value:g}" for value in values.tolist()], dtype=object)
-
-
-def _few(names: Iterable[object]) -> str:
-    """List the first few names."""
-    texts = [str(name) for name in names]
-    return ", ".join(texts[:5]) + (", ..." if len(texts) > 5 else "")

@@ -1,15 +1,44 @@
-"""Scores of a model for the target without target labels, and the losses of source rows that some of them weigh."""
+r"""Scores of a model for the target without target labels, the losses some of them weigh, and importance weights.
+
+`probabilities` are predictions (rows, classes), of target rows where no labels go with them; `labels` are the codes of
+the rows' classes, `losses` those of held-out source rows, as :func:`classification_errors` and :func:`cross_entropies`
+give them. Of a score, higher is better.
+
+The importance of a source row is the density ratio of the target to the source, estimated without densities,
+
+.. math:: w(x) = \frac{p_T(x)}{p_S(x)}.
+
+A mean over source rows with these weights estimates the mean over the target, as long as the target has no mass where
+the source has none and labels depend on x in the same way. Take the ratio on hidden activations: a few aligned
+features have a ratio that can be estimated, thousands of raw ones rarely do.
+"""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.special import entr, logsumexp
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from momentalign.errors import InvalidInputError
-from momentalign.validation import Floats, check_codes, check_probabilities, check_row_values, check_stack
+from momentalign.validation import (
+    Features,
+    Floats,
+    check_codes,
+    check_features,
+    check_int,
+    check_number,
+    check_probabilities,
+    check_row_values,
+    check_stack,
+    positive_int,
+)
 
 __all__ = [
     "balancing_choice",
@@ -17,6 +46,8 @@ __all__ = [
     "cross_entropies",
     "deep_embedded_score",
     "importance_weighted_score",
+    "importance_weights",
+    "logistic_ratio",
     "mutual_information",
     "negative_entropy",
     "neighbourhood_density",
@@ -25,57 +56,135 @@ __all__ = [
 
 # A probability of zero for the true class costs this much and not infinity.
 _SMALLEST = float(np.finfo(np.float32).tiny)
+# exp of more than this is no ratio of densities but a row that one domain never has.
+_LARGEST_LOGIT = 30.0
+
+
+def logistic_ratio(
+    *, source: Features, target: Features, strength: float = 1.0, folds: int = 5, seed: int = 0
+) -> Floats:
+    r"""Return the density ratio at each source row from a classifier that tells the domains apart.
+
+    With :math:`d(x)` the probability that a row is from the target, by Bayes' rule
+
+    .. math:: w(x) = \frac{n_S}{n_T}\, \frac{d(x)}{1 - d(x)}.
+
+    The classifier is a logistic regression on columns of unit variance with an L2 penalty. It is cross-fitted: the rows
+    of each fold are judged by a classifier that was fitted to the other folds, as one that has seen a row knows
+    its domain too well.
+
+    Parameters
+    ----------
+    source, target
+        Features (rows, width) and (other rows, width), dense or CSR.
+    strength
+        Inverse of the weight of the penalty, ``C`` of scikit-learn.
+    folds
+        Number of folds, at least 2.
+    seed
+        Seed of the folds.
+
+    Returns
+    -------
+    NDArray
+        Shape (source rows,), averages to about 1.
+
+    References
+    ----------
+    S. Bickel, M. Brückner, T. Scheffer: Discriminative learning for differing training and test distributions,
+    ICML 2007.
+
+    Examples
+    --------
+    >>> random = np.random.default_rng(0)
+    >>> ratio = logistic_ratio(source=random.normal(0, 1, (2000, 1)), target=random.normal(0, 1, (1000, 1)))
+    >>> bool(abs(ratio - 1).max() < 0.2)
+    True
+    """
+    source, target = check_features(source, "source"), check_features(target, "target")
+    if source.shape[1] != target.shape[1]:
+        raise InvalidInputError(
+            f"source has {source.shape[1]} columns and target has {target.shape[1]}; give the same features."
+        )
+    smaller = min(source.shape[0], target.shape[0])
+    check_int(folds, "folds", least=2, most=smaller, example=2)  # A fold has rows of both domains.
+    check_number(strength, "strength", above=0.0, example=1.0)
+    pair_is_sparse = sparse.issparse(source) or sparse.issparse(target)
+    rows = sparse.vstack([source, target], format="csr") if pair_is_sparse else np.vstack([source, target])
+    domain = np.repeat([0, 1], [source.shape[0], target.shape[0]])
+    # Sparse columns must not be centred; the intercept does what centring would.
+    classifier = make_pipeline(StandardScaler(with_mean=False), LogisticRegression(C=strength, max_iter=1000))
+    split = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    logits = cross_val_predict(classifier, rows, domain, cv=split, method="decision_function")[: source.shape[0]]
+    ratio = source.shape[0] / target.shape[0] * np.exp(np.clip(logits, -_LARGEST_LOGIT, _LARGEST_LOGIT))
+    return np.asarray(ratio)
+
+
+def importance_weights(*, ratio: ArrayLike, largest: float = 20.0) -> Floats:
+    r"""Return weights of mean 1: ratios are cut at `largest` times their mean, then divided by what their mean is now.
+
+    .. math:: w_i = \frac{v_i}{\frac1n \sum_j v_j}, \qquad v_i = \min\Big(r_i,\ c\, \frac1n \sum_j r_j\Big)
+
+    Parameters
+    ----------
+    ratio
+        Density ratios, shape (rows,).
+    largest
+        The cut c, at least 1; ``numpy.inf`` cuts nothing.
+
+    Examples
+    --------
+    >>> importance_weights(ratio=[1.0, 3.0])
+    array([0.5, 1.5])
+    >>> importance_weights(ratio=[1.0, 1.0, 1.0, 13.0], largest=2.0).round(2)
+    array([0.36, 0.36, 0.36, 2.91])
+    """
+    ratios = check_row_values(ratio, "ratio")
+    if not largest >= 1.0:
+        raise InvalidInputError(f"largest must be at least 1, got {largest}; try 20.0.")
+    if not ratios.any():
+        raise InvalidInputError("ratio is zero in every row: source and target share nothing; use other features.")
+    cut = np.minimum(ratios, largest * ratios.mean())
+    return np.asarray(cut / cut.mean())
 
 
 def classification_errors(*, probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     r"""Return 1 for each row whose most probable class is not its label, else 0; the first of equals is taken.
-
-    Parameters
-    ----------
-    probabilities, labels
-        Shape (rows, classes) and codes of shape (rows,).
 
     Examples
     --------
     >>> classification_errors(probabilities=[[0.75, 0.25], [0.125, 0.875]], labels=[0, 0])
     array([0., 1.])
     """
-    predicted = check_probabilities(probabilities, "probabilities")
-    codes = check_codes(labels, "labels", rows=predicted.shape[0], classes=predicted.shape[1])
+    predicted, codes = _labelled(probabilities, labels)
     return np.asarray(predicted.argmax(axis=1) != codes, dtype=np.float64)
 
 
 def cross_entropies(*, probabilities: ArrayLike, labels: ArrayLike) -> Floats:
     r"""Return :math:`-\log p_y(x)` of each row.
 
-    Parameters
-    ----------
-    probabilities, labels
-        Shape (rows, classes) and codes of shape (rows,).
-
     Examples
     --------
     >>> cross_entropies(probabilities=[[0.75, 0.25], [0.5, 0.5]], labels=[1, 0]) / np.log(2)
     array([2., 1.])
     """
-    predicted = check_probabilities(probabilities, "probabilities")
-    codes = check_codes(labels, "labels", rows=predicted.shape[0], classes=predicted.shape[1])
+    predicted, codes = _labelled(probabilities, labels)
     of_label = predicted[np.arange(len(codes)), codes]
     # Plus zero: a certain and right row costs 0, not -0.
     return -np.log(np.maximum(of_label, _SMALLEST)) + 0.0
 
 
+def _labelled(probabilities: ArrayLike, labels: ArrayLike) -> tuple[Floats, NDArray[np.intp]]:
+    predicted = check_probabilities(probabilities, "probabilities")
+    return predicted, check_codes(labels, "labels", rows=predicted.shape[0], classes=predicted.shape[1])
+
+
 def negative_entropy(*, probabilities: ArrayLike) -> float:
-    r"""Return minus the mean entropy of the predictions; higher is better.
+    r"""Return minus the mean entropy of the predictions.
 
     .. math:: \frac1n \sum_i \sum_k p_k(x_i) \log p_k(x_i)
 
     Between -log c (uniform) and 0 (confident). Predictions that are all of one class reach 0 too.
-
-    Parameters
-    ----------
-    probabilities
-        Predictions for target rows, (rows, classes).
 
     References
     ----------
@@ -93,17 +202,12 @@ def negative_entropy(*, probabilities: ArrayLike) -> float:
 
 
 def mutual_information(*, probabilities: ArrayLike) -> float:
-    r"""Return the mutual information of row and predicted class; higher is better.
+    r"""Return the mutual information of row and predicted class.
 
     .. math:: H\Big( \frac1n \sum_i p(x_i) \Big) - \frac1n \sum_i H(p(x_i)), \qquad H(p) = -\sum_k p_k \log p_k
 
     Between 0 (the same prediction for every row) and log c (confident, every class equally often). It supposes that
     the classes of the target are about equally frequent.
-
-    Parameters
-    ----------
-    probabilities
-        Predictions for target rows, (rows, classes).
 
     References
     ----------
@@ -122,7 +226,7 @@ def mutual_information(*, probabilities: ArrayLike) -> float:
 
 
 def nuclear_norm(*, probabilities: ArrayLike) -> float:
-    r"""Return the nuclear norm of the matrix of predictions as a part of its largest value; higher is better.
+    r"""Return the nuclear norm of the matrix of predictions as a part of its largest value.
 
     .. math:: \frac{\lVert P \rVert_*}{\sqrt{n\, \min(n, c)}}, \qquad P \in [0, 1]^{n \times c}
 
@@ -130,11 +234,6 @@ def nuclear_norm(*, probabilities: ArrayLike) -> float:
     and use all classes equally (full rank). It is at most :math:`\sqrt{n \min(n, c)}`; divided by that, samples of
     different size can be compared: 1 for confident predictions that use every class equally often, 1 / c for uniform
     ones where there are at least c rows. It supposes that the classes of the target are about equally frequent.
-
-    Parameters
-    ----------
-    probabilities
-        Predictions for target rows, (rows, classes).
 
     References
     ----------
@@ -152,7 +251,7 @@ def nuclear_norm(*, probabilities: ArrayLike) -> float:
 
 
 def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05, chunk: int = 1024) -> float:
-    r"""Return the mean entropy of each target row's similarities to the others; higher is better.
+    r"""Return the mean entropy of each target row's similarities to the others.
 
     With unit vectors :math:`u_i = p(x_i) / \lVert p(x_i) \rVert_2` and temperature :math:`\tau`
 
@@ -161,12 +260,12 @@ def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05
 
     A row with many near neighbours has a high entropy; between 0 and log(n - 1). Predictions that are the same for
     every row reach the maximum, and undecided ones are near each other too: compare models that tell classes apart with
-    like confidence, and look at :func:`momentalign.evaluation.scores.mutual_information` beside it.
+    like confidence, and look at :func:`mutual_information` beside it.
 
     Parameters
     ----------
     probabilities
-        Predictions for at least two target rows, (rows, classes).
+        Of at least two rows.
     temperature
         The temperature :math:`\tau`, 0.05 in the paper.
     chunk
@@ -189,10 +288,8 @@ def neighbourhood_density(*, probabilities: ArrayLike, temperature: float = 0.05
     predicted = check_probabilities(probabilities, "probabilities")
     if len(predicted) < 2:
         raise InvalidInputError("probabilities has 1 row only; a neighbourhood needs at least 2 rows.")
-    if not 0.0 < temperature < np.inf:
-        raise InvalidInputError(f"temperature must be positive and finite, got {temperature}; try 0.05.")
-    if chunk < 1:
-        raise InvalidInputError(f"chunk must be at least 1, got {chunk}; try 1024.")
+    temperature = check_number(temperature, "temperature", above=0.0, example=0.05)
+    chunk = positive_int(chunk, "chunk", example="1024")
     units = predicted / np.linalg.norm(predicted, axis=1, keepdims=True)
     starts = range(0, len(units), chunk)
     return float(sum(_entropies(units, start, chunk, temperature).sum() for start in starts) / len(units))
@@ -210,20 +307,17 @@ def _entropies(units: Floats, start: int, chunk: int, temperature: float) -> Flo
 
 
 def importance_weighted_score(*, losses: ArrayLike, weights: ArrayLike) -> float:
-    r"""Return minus the weighted mean loss of a model on held-out source rows; higher is better.
+    r"""Return minus the weighted mean loss of a model on held-out source rows.
 
     .. math:: -\frac1n \sum_{i=1}^n w(x_i)\, \ell(f(x_i), y_i), \qquad w(x) = \frac{p_T(x)}{p_S(x)}
 
     With the true ratio this is, on average, minus the expected loss on the target, if labels depend on x in both
-    domains in the same way. It varies a lot where few rows carry the weight: look at
-    :func:`momentalign.evaluation.importance.effective_sample_size`.
+    domains in the same way. It varies a lot where few rows carry the weight.
 
     Parameters
     ----------
-    losses
-        Loss of each held-out source row, shape (rows,); see :mod:`momentalign.evaluation.scores`.
-    weights
-        Weight of each of these rows, from :func:`momentalign.evaluation.importance.importance_weights`.
+    losses, weights
+        The loss of each row and its weight, from :func:`importance_weights`.
 
     References
     ----------
@@ -241,7 +335,7 @@ def importance_weighted_score(*, losses: ArrayLike, weights: ArrayLike) -> float
 
 
 def deep_embedded_score(*, losses: ArrayLike, ratio: ArrayLike) -> float:
-    r"""Return minus the weighted mean loss, corrected for the luck of the weights; higher is better.
+    r"""Return minus the weighted mean loss, corrected for the luck of the weights.
 
     With :math:`L_i = w(x_i)\, \ell(f(x_i), y_i)`
 
@@ -251,15 +345,13 @@ def deep_embedded_score(*, losses: ArrayLike, ratio: ArrayLike) -> float:
     As :math:`\mathbb E_S[w] = 1`, the second term leaves the mean as it is, to first order, and takes away the part of
     the variance of :math:`\bar L` that goes with :math:`\bar w`. The `ratio` is the density ratio itself: weights that
     were divided by their mean leave the control variate nothing to correct, and the score is that of
-    :func:`momentalign.evaluation.scores.importance_weighted_score`. It may leave the range of the losses.
+    :func:`importance_weighted_score`. It may leave the range of the losses.
 
     Parameters
     ----------
-    losses
-        Loss of each held-out source row, shape (rows,); see :mod:`momentalign.evaluation.scores`.
-    ratio
-        Density ratio at each of these rows, in You et al. from a classifier on hidden activations, such as
-        :func:`momentalign.evaluation.importance.logistic_ratio`.
+    losses, ratio
+        The loss and the density ratio of each row; in You et al. the ratio is that of a classifier on hidden
+        activations, such as :func:`logistic_ratio`.
 
     References
     ----------
@@ -345,9 +437,7 @@ def balancing_choice(*, predictions: ArrayLike, distances: ArrayLike, error_boun
         raise InvalidInputError(
             "distances must start above 0, got 0; there is nothing to balance, take the first model."
         )
-    if not 0.0 < error_bound < np.inf:
-        raise InvalidInputError(f"error_bound must be positive and finite, got {error_bound}; try 1.0.")
-    allowed = (2.0 + 2.0 * error_bound / far[0]) * far
+    allowed = (2.0 + 2.0 * check_number(error_bound, "error_bound", above=0.0, example=1.0) / far[0]) * far
     for index in range(len(stack) - 1, 0, -1):
         disagreement = np.abs(stack[index] - stack[:index]).sum(axis=2).mean(axis=1) / 2.0
         if (disagreement <= allowed[:index]).all():

@@ -3,7 +3,8 @@ r"""How good a fitted model will be on a target without labels, with a 90 % inte
 Confidence is far too optimistic under a shift. *Agreement* is less so: two other learners, a linear one and a forest,
 are trained on the labelled source rows. As much less often as they agree with the model on the target than on held-out
 source rows, it is right less often there (C. Baek et al.: Agreement-on-the-line, NeurIPS 2022). They see the target
-twice, standardised by the source's means and by its own, and the lower agreement counts. *Average thresholded
+twice, standardised by the source's means and by its own, and the lower agreement counts; it counts for a quarter where
+other class shares explain the shift, which standardising would undo. *Average thresholded
 confidence* (S. Garg et al.: Leveraging unlabeled data to predict out-of-distribution performance, ICLR 2022) counts a
 little. From the accuracy :math:`a_S` on the labelled rows, the mean agreements :math:`A` and the thresholded
 confidence C the estimate is
@@ -39,7 +40,8 @@ from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.evaluation.class_shares import Predictions, calibrated, predictions_of, temperature
-from momentalign.evaluation.domain_classifier import area_under_curve
+from momentalign.evaluation.kind_of_shift import EXPLAINED, UNEXPLAINED, ramp, unexplained_shift
+from momentalign.evaluation.whole_samples import area_under_curve
 from momentalign.validation import Features, Floats, check_choice, check_features, check_probabilities
 
 __all__ = ["TargetEstimate", "estimate_accuracy"]
@@ -47,6 +49,7 @@ __all__ = ["TargetEstimate", "estimate_accuracy"]
 Codes: TypeAlias = NDArray[np.intp]
 
 _AGREEMENT, _CONFIDENCE = 1.1, 0.2
+_ALWAYS_COUNTS = 0.25  # How much the lower agreement counts even where class shares explain the shift.
 _DOWN_SHARES, _DOWN_ERROR, _UP_SHARES = 0.4, 0.15, 0.45
 _Z90 = 1.6448536269514722
 
@@ -79,6 +82,11 @@ class TargetEstimate:
         if self.metric in ("accuracy", "balanced_accuracy"):
             return f"{self.value:.0%} ({100 * self.low:.0f} to {100 * self.high:.0f})".replace("%", " %")
         return f"{self.value:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+    def _repr_html_(self) -> str:
+        from momentalign.report.notebook import estimate_card
+
+        return estimate_card(self.value, self.low, self.high, self.metric)
 
 
 def estimate_accuracy(
@@ -140,7 +148,7 @@ class _Agreement(NamedTuple):
 
     source: float
     target: float
-    """The lower one of the ways in which the target is standardised."""
+    """The lower one of the ways in which the target is standardised, where class shares do not explain the shift."""
 
 
 class _Domains(NamedTuple):
@@ -188,7 +196,11 @@ def _classifiers_agreement(
         centred.append(same)
     if not held_out:  # Nobody to ask: confidence alone.
         return _Agreement(1.0, 1.0)
-    return _Agreement(float(np.mean(held_out)), min(float(np.mean(plain)), float(np.mean(centred))))
+    on_target, below = float(np.mean(plain)), max(0.0, float(np.mean(plain)) - float(np.mean(centred)))
+    shares = np.bincount(target, minlength=own.target.shape[1]) / len(target)
+    unexplained = unexplained_shift(domains.source, codes, np.ones(len(codes)), domains.target, shares)
+    counts = max(_ALWAYS_COUNTS, ramp(unexplained, EXPLAINED, UNEXPLAINED))
+    return _Agreement(float(np.mean(held_out)), on_target - below * counts)
 
 
 def _learners(codes: Codes, domains: _Domains) -> list[tuple[Codes, Codes, Codes]]:

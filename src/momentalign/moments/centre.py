@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ROUNDING_ERRORS", "central_moments", "raw_moments"]
+__all__ = ["ROUNDING_ERRORS", "central_moments", "moved_sums", "raw_moments"]
 
 Floats = NDArray[np.float64]
 
@@ -50,8 +50,13 @@ def raw_moments(step: Floats, central: Floats) -> Floats:
 
 
 def _moved(raw: Floats, step: Floats) -> Floats:
-    """Means of (z + step)^p from those of z^p, orders 1 and up; Pascal's triangle row by row."""
-    table = np.concatenate([np.ones_like(raw[..., :1, :]), raw], axis=-2)
+    """Means of (z + step)^p from those of z^p, orders 1 and up."""
+    return moved_sums(np.concatenate([np.ones_like(raw[..., :1, :]), raw], axis=-2), step)[..., 1:, :]
+
+
+def moved_sums(sums: Floats, step: Floats) -> Floats:
+    """Sums of (z + step)^p (..., orders + 1, width) from those of z^p, p = 0 and up; Pascal's triangle row by row."""
+    table = sums.copy()
     for order in range(1, table.shape[-2]):
         table[..., order:, :] += step * table[..., order - 1 : -1, :]
-    return np.asarray(table[..., 1:, :])
+    return table

@@ -135,6 +135,8 @@ def read_matrix(batch: Any, name: str) -> Any:
         )
     if shape[1] == 0:
         raise InvalidInputError(f"{name} has no columns, its shape is {shape}; give at least one.")
+    if getattr(matrix, "is_meta", False):
+        raise InvalidTypeError(f"{name} is on the meta device and holds no numbers; give a tensor that does.")
     if str(getattr(matrix, "layout", "torch.strided")) != "torch.strided":
         raise InvalidTypeError(f"{name} is a sparse tensor; give a dense one, for instance {name}.to_dense().")
     return matrix

@@ -13,14 +13,13 @@ equality. The norms here know their rounding level: where two samples coincide, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import combinations_with_replacement
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
@@ -43,6 +42,7 @@ __all__ = [
     "read_pair",
     "read_row_weights",
     "read_sample",
+    "read_samples",
     "refuse_non_finite",
     "row_mean",
     "sample_moments",
@@ -231,33 +231,42 @@ def marginal_terms(source: Marginals | SampleMoments, target: Marginals | Sample
 
 
 def read_pair(source: Any, target: Any, *, widened: bool = True) -> tuple[Tensor, Tensor, bool]:
-    """Return two samples as float tensors of one dtype on one device, and whether they came as tensors.
+    """Return two samples as :func:`read_samples` does, and whether they came as tensors."""
+    tensors, differentiable = read_samples({"source": source, "target": target}, widened=widened)
+    return tensors[0], tensors[1], differentiable
 
-    Anything numpy can read as a matrix of numbers is welcome, whole numbers become float64. float16 and bfloat16 are
-    widened to float32, so that sums and powers keep their accuracy and range, unless `widened` is False. Columns are
-    taken by position; where both samples name them, the names must agree.
+
+def read_samples(samples: Mapping[str, Any], *, widened: bool = True) -> tuple[list[Tensor], bool]:
+    """Return samples, given by what an error calls them, as float tensors of one dtype, width and device.
+
+    Anything numpy can read as a matrix of numbers is welcome, whole numbers become float64; the second value says
+    whether they came as tensors. float16 and bfloat16 are widened to float32, so that sums and powers keep their
+    accuracy and range, unless `widened` is False. Columns are taken by position; where samples name them, the names
+    must agree.
     """
-    if isinstance(source, Tensor) != isinstance(target, Tensor):
-        raise InvalidTypeError(
-            f"source and target must both be torch tensors or both be arrays, got {type(source).__name__} and "
-            f"{type(target).__name__}; convert one of them."
-        )
-    differentiable = isinstance(source, Tensor)
+    first, one = next(iter(samples.items()))
+    differentiable = isinstance(one, Tensor)
+    for name, other in samples.items():
+        if isinstance(other, Tensor) != differentiable:
+            raise InvalidTypeError(
+                f"{first} and {name} must both be torch tensors or both be arrays, got {type(one).__name__} and "
+                f"{type(other).__name__}; convert one of them."
+            )
     if not differentiable:
-        refuse_differing_names({"source": source, "target": target})
-    source, target = read_sample(source, "source"), read_sample(target, "target")
-    if source.shape[1] != target.shape[1]:
-        raise InvalidInputError(
-            f"source has {source.shape[1]} columns and target has {target.shape[1]}; give both the same features."
-        )
-    if source.device != target.device:
-        raise InvalidInputError(f"source is on {source.device} and target on {target.device}; move one of them.")
-    if source.dtype == target.dtype and source.dtype in (torch.float32, torch.float64):
-        return source, target, differentiable
-    dtype = torch.promote_types(source.dtype, target.dtype)
+        refuse_differing_names(samples)
+    read = {name: read_sample(sample, name) for name, sample in samples.items()}
+    width, device, dtype = read[first].shape[1], read[first].device, read[first].dtype
+    for name, tensor in read.items():
+        if tensor.shape[1] != width:
+            raise InvalidInputError(
+                f"{first} has {width} columns and {name} has {tensor.shape[1]}; give both the same features."
+            )
+        if tensor.device != device:
+            raise InvalidInputError(f"{first} is on {device} and {name} on {tensor.device}; move one of them.")
+        dtype = torch.promote_types(dtype, tensor.dtype)
     if widened and dtype in (torch.float16, torch.bfloat16):
         dtype = torch.float32
-    return source.to(dtype), target.to(dtype), differentiable
+    return [tensor.to(dtype) for tensor in read.values()], differentiable
 
 
 def read_sample(sample: Any, name: str) -> Tensor:
@@ -268,6 +277,8 @@ def read_sample(sample: Any, name: str) -> Tensor:
         raise InvalidInputError(
             f"{name} must be a matrix (rows, features), got shape {tuple(shape)}; reshape it to two dimensions."
         )
+    if tensor.is_meta:
+        raise InvalidTypeError(f"{name} is on the meta device and holds no numbers; give a tensor that does.")
     if tensor.layout is not torch.strided:
         raise InvalidTypeError(f"{name} is a sparse tensor; give a dense one, for instance {name}.to_dense().")
     if 0 in shape:
@@ -301,35 +312,28 @@ def _from_array(sample: Any, name: str) -> Tensor:
     return torch.from_numpy(array)
 
 
-def read_row_weights(source_weight: Any, target_weight: Any, source: Tensor, target: Tensor) -> RowWeights:
-    """Return the weights of the rows of two samples, each with the sum 1."""
-    of_source = _read_row_weights(source_weight, "source_weight", source)
-    return of_source, _read_row_weights(target_weight, "target_weight", target)
-
-
-def _read_row_weights(weights: Any, name: str, sample: Tensor) -> Tensor | None:
+def read_row_weights(weights: Any, name: str, sample: Tensor) -> Tensor | None:
+    """Return the weights of the rows of a sample with the sum 1, or say what is wrong with them; None stays None."""
     if weights is None:
         return None
+    given = weights
+    if not isinstance(weights, Tensor):
+        try:
+            given = torch.from_numpy(np.array(weights, dtype=np.float64))
+        except (TypeError, ValueError):
+            raise InvalidTypeError(f"{name} must be an array of numbers, got {type(weights).__name__}.") from None
     rows = len(sample)
-    values = weights.detach() if isinstance(weights, Tensor) else torch.from_numpy(np.array(_floats(weights, name)))
-    if values.shape != (rows,):
-        raise InvalidInputError(f"{name} has shape {tuple(values.shape)} for {rows} rows; give one number per row.")
-    values = values.to(sample.device, torch.float64)
+    if given.shape != (rows,):
+        raise InvalidInputError(f"{name} has shape {tuple(given.shape)} for {rows} rows; give one number per row.")
+    values: Tensor = given.detach().to(sample.device, torch.float64)
     total = values.sum()
     if _has_values(total) and not (bool((values >= 0.0).all()) and 0.0 < total.item() < math.inf):
         raise InvalidInputError(f"{name} must be finite, none negative and one positive at least; look at those rows.")
     return (values / total).to(sample.dtype)
 
 
-def _floats(values: Any, name: str) -> NDArray[np.float64]:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidTypeError(f"{name} must be an array of numbers, got {type(values).__name__}.") from None
-
-
-def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: str = "scale them down") -> None:
-    """Raise if a distance is not finite, naming the cause.
+def refuse_non_finite(value: Tensor, samples: Mapping[str, Tensor], *, remedy: str = "scale them down") -> None:
+    """Raise if a distance of some samples is not finite, naming the cause.
 
     One look at the result replaces a look at every input. It is left out on accelerators, where it would stop the
     queue, and inside function transforms, where there is no value to look at.
@@ -339,11 +343,12 @@ def refuse_non_finite(value: Tensor, source: Tensor, target: Tensor, *, remedy: 
     numbers = value.tolist()
     if all(map(math.isfinite, numbers if isinstance(numbers, list) else [numbers])):
         return
-    for name, sample in (("source", source), ("target", target)):
+    for name, sample in samples.items():
         if not bool(torch.isfinite(sample.detach()).all()):
             raise InvalidInputError(f"{name} holds NaN or infinite values; remove or impute them first.")
-    peak = max(source.detach().abs().max().item(), target.detach().abs().max().item())
-    raise InvalidInputError(f"the powers of values as large as {peak:.3g} overflow {source.dtype}; {remedy}.")
+    peak = max(sample.detach().abs().max().item() for sample in samples.values())
+    dtype = next(iter(samples.values())).dtype
+    raise InvalidInputError(f"the powers of values as large as {peak:.3g} overflow {dtype}; {remedy}.")
 
 
 def _has_values(tensor: Tensor) -> bool:

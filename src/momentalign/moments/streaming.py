@@ -11,9 +11,8 @@ data frame becomes moments where it lies, and moments, whose size does not depen
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -31,7 +30,7 @@ from momentalign.moments.readers import (
 from momentalign.moments.sums import CentralSums, dense_sums, difference_terms, merged, no_rows, scaled, sparse_sums
 from momentalign.validation import check_int, check_interval, check_number
 
-__all__ = ["Moments"]
+__all__ = ["Moments", "described_array"]
 
 Floats = NDArray[np.float64]
 
@@ -282,9 +281,36 @@ class Moments:
         DamagedFileError
             If a value is missing, of another shape, or cannot be.
         """
-        order, cross, state = _read_description(description)
-        found = cls(order, cross)
-        found._state = state
+        if not isinstance(description, Mapping):
+            raise InvalidTypeError(
+                f"moments are described by a dictionary, got {type(description).__name__}; give what to_dict() "
+                "returned."
+            )
+        try:
+            return cls._described(description)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise DamagedFileError(f"this does not describe moments ({error}); compute them again.") from error
+
+    @classmethod
+    def _described(cls, description: Mapping[str, Any]) -> Self:
+        earlier = "central" in description  # Of version 0.1: central moments of orders 2 to 5 instead of sums.
+        found = cls() if earlier else cls(description["order"], description["cross"])
+        count = description["count"]
+        check_number(count, "count", least=0.0)
+        if not earlier and "mean" not in description and count == 0:
+            return found
+        mean = described_array(description, "mean", (len(description["mean"]),))
+        if earlier:
+            sums, rest = count * described_array(description, "central", (4, *mean.shape)), np.zeros_like(mean)
+        else:
+            sums = described_array(description, "sums", (found._orders - 1, *mean.shape))
+            rest = described_array(description, "rest", mean.shape)
+        products = described_array(description, "products", 2 * mean.shape) if found._cross == 2 else None
+        if (sums[::2] < 0.0).any() or not mean.size or (not count and (sums.any() or mean.any())):
+            raise ValueError("even central sums below zero, no features, or moments of no rows")
+        if products is not None and not np.allclose(products, products.T, 1e-9, 1e-9 * float(sums[0].max())):
+            raise ValueError("products that are not symmetric")
+        found._state = CentralSums(count, mean, rest, sums, products)
         return found
 
     def __repr__(self) -> str:
@@ -335,83 +361,12 @@ class Moments:
         refuse_other_names(other._columns, "other", self._columns, "the sample of these moments")
 
 
-class _Description(NamedTuple):
-    order: int
-    cross: int
-    state: CentralSums | None
-    """None before the first batch."""
-
-
-def _read_description(description: object) -> _Description:
-    if not isinstance(description, Mapping):
-        raise InvalidTypeError(
-            f"moments are described by a dictionary, got {type(description).__name__}; give what to_dict() returned."
-        )
-    try:
-        return _read_earlier(description) if "central" in description else _read_current(description)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise DamagedFileError(f"this does not describe moments ({error}); compute them again.") from error
-
-
-def _read_current(description: Mapping[str, Any]) -> _Description:
-    order, cross = description["order"], description["cross"]
-    if type(order) is not int or not 1 <= order <= HIGHEST_ORDER:
-        raise ValueError(f"order {order!r:.40}")
-    if type(cross) is not int or not 1 <= cross <= min(order, 2):
-        raise ValueError(f"cross {cross!r:.40}")
-    if "mean" not in description and description["count"] == 0:
-        return _Description(order, cross, None)
-    mean = _mean(description)
-    rest = _array(description, "rest", mean.shape)
-    sums = _array(description, "sums", (max(order, 2) - 1, *mean.shape))
-    products = _products(description, sums[0]) if cross == 2 else None
-    state = CentralSums(_count(description), mean, rest, sums, products)
-    _refuse_impossible(state)
-    return _Description(order, cross, state)
-
-
-def _read_earlier(description: Mapping[str, Any]) -> _Description:
-    """Of version 0.1: central moments of orders 2 to 5 instead of sums."""
-    count, mean = _count(description), _mean(description)
-    central = _array(description, "central", (4, *mean.shape))
-    state = CentralSums(count, mean, np.zeros_like(mean), count * central, None)
-    _refuse_impossible(state)
-    return _Description(5, 1, state)
-
-
-def _count(description: Mapping[str, Any]) -> int | float:
-    count = description["count"]
-    if type(count) not in (int, float) or not 0 <= count <= sys.float_info.max:
-        raise ValueError(f"moments of {count!r:.40} rows")
-    return count  # type: ignore[no-any-return]
-
-
-def _mean(description: Mapping[str, Any]) -> Floats:
-    mean = np.asarray(description["mean"], dtype=np.float64)
-    if mean.ndim != 1 or not mean.size or not np.isfinite(mean).all():
-        raise ValueError(f"a mean of shape {mean.shape}, or one that is not finite")
-    return mean
-
-
-def _array(description: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Floats:
+def described_array(description: Mapping[str, Any], name: str, shape: tuple[int, ...]) -> Floats:
+    """Return described numbers as an array; of another shape, or not finite, they raise ValueError."""
     array = np.asarray(description[name], dtype=np.float64)
     if array.shape != shape or not np.isfinite(array).all():
         raise ValueError(f"{name} of shape {array.shape} instead of {shape}, or not finite")
     return array
-
-
-def _products(description: Mapping[str, Any], variances: Floats) -> Floats:
-    products = _array(description, "products", (len(variances), len(variances)))
-    if not np.allclose(products, products.T, rtol=1e-9, atol=1e-9 * float(variances.max())):
-        raise ValueError("products that are not symmetric")
-    return products
-
-
-def _refuse_impossible(state: CentralSums) -> None:
-    if (state.sums[::2] < 0.0).any():
-        raise ValueError("even central sums below zero")
-    if not state.count and (state.sums.any() or state.mean.any()):
-        raise ValueError("moments of no rows")
 
 
 def _read_weights(weights: ArrayLike, rows: int) -> Floats:

@@ -38,8 +38,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError
-from momentalign.moments.centre import ROUNDING_ERRORS
-from momentalign.moments.loops import centre, merge, power_sums, rough_mean, weighted_mean, weighted_power_sums
+from momentalign.moments.centre import ROUNDING_ERRORS, moved_sums
+from momentalign.moments.loops import (
+    FEW_SUMS,
+    SEEN,
+    few_power_sums,
+    many_power_sums,
+    weighted_mean,
+    weighted_power_sums,
+)
 
 __all__ = ["CentralSums", "dense_sums", "difference_terms", "merged", "no_rows", "scaled", "sparse_sums"]
 
@@ -47,6 +54,8 @@ Floats = NDArray[np.float64]
 
 # Numbers of a sample that are centred at a time for its products: they stay in the cache.
 _STEP = 2**17
+# Numbers of a sample whose powers are added up by compiled loops; of fewer numpy does it in some milliseconds.
+_WORTH_COMPILING = 2**18
 # A column of a CSR matrix is far from zero where its squared mean is so many times its variance: one zero in 17 values
 # or fewer.
 FAR = 16.0
@@ -86,14 +95,36 @@ def dense_sums(rows: NDArray[Any], weights: Floats | None, orders: int, *, cross
     width = rows.shape[1]
     shift, powers = np.empty(width), np.empty((orders, width))
     if weights is None:
-        rough_mean(rows, rows[0].astype(np.float64), shift)
-        power_sums(rows, shift, 1.0, powers)
+        shift[:] = _rough_mean(rows)
+        if rows.size < _WORTH_COMPILING:
+            _power_sums(rows, shift, powers)
+        elif orders <= FEW_SUMS:
+            few_power_sums(rows, shift, 1.0, powers)
+        else:
+            many_power_sums(rows, shift, 1.0, powers)
     else:
         weighted_mean(rows, weights, shift)
         weighted_power_sums(rows, weights, shift, powers)
     count = len(rows) if weights is None else float(weights.sum())
     found = _about_the_mean(count, shift, powers)
     return replace(found, products=_dense_products(rows, weights, found)) if crossed else found
+
+
+def _rough_mean(rows: NDArray[Any]) -> Floats:
+    """The mean of a few rows, added up about the first: that of a constant is the constant itself."""
+    first, seen = rows[0].astype(np.float64), min(SEEN, len(rows))
+    some = rows[np.arange(seen) * len(rows) // seen].astype(np.float64)
+    return np.asarray(first + (some - first).sum(0) / seen)
+
+
+def _power_sums(rows: NDArray[Any], shift: Floats, powers: Floats) -> None:
+    """Fill the sums of powers about a shift, as the compiled loops do."""
+    with np.errstate(all="ignore"):
+        centred = rows - shift
+        power = centred.copy()
+        for sums in powers:
+            sums[:] = power.sum(0)
+            power *= centred
 
 
 def _dense_products(rows: NDArray[Any], weights: Floats | None, found: CentralSums) -> Floats:
@@ -160,10 +191,24 @@ def _sparse_products(rows: Any, weights: Floats, found: CentralSums) -> Floats:
 
 def _about_the_mean(count: int | float, shift: Floats, powers: Floats) -> CentralSums:
     """Central sums from the sums of powers about a shift."""
-    orders, width = powers.shape
-    mean, rest, sums = np.empty(width), np.empty(width), np.empty((orders - 1, width))
-    centre(float(count), shift, powers, mean, rest, sums)
-    return CentralSums(count, mean, rest, sums, None)
+    with np.errstate(all="ignore"):  # What overflows stays visible, and is refused where it is asked for.
+        step = powers[0] / count
+        mean, rest = _two_sum(shift, step)
+        moved = moved_sums(np.vstack([np.full_like(step, count), powers]), -step)
+    return CentralSums(count, mean, rest, _possible(moved[2:]), None)
+
+
+def _possible(sums: Floats) -> Floats:
+    """Central sums of orders 2 and up; rounding must not make an even one negative, and NaN stays NaN."""
+    sums[::2][sums[::2] < 0.0] = 0.0
+    return sums
+
+
+def _two_sum(one: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """The rounded sum and what rounding took away (Knuth)."""
+    total = one + other
+    back = total - one
+    return total, (one - (total - back)) + (other - back)
 
 
 def merged(one: CentralSums, other: CentralSums) -> CentralSums:
@@ -178,14 +223,24 @@ def merged(one: CentralSums, other: CentralSums) -> CentralSums:
     """
     if not one.count or not other.count:
         return one if one.count else other
-    steps, mean, rest = np.empty((3, len(one.mean)))
-    sums = np.empty_like(one.sums)
     n, m = float(one.count), float(other.count)
-    merge(n, one.mean, one.rest, one.sums, m, other.mean, other.rest, other.sums, steps, mean, rest, sums)
+    share, other_share = n / (n + m), m / (n + m)
+    with np.errstate(all="ignore"):
+        # Above their last common digit the means cancel exactly, below it stand the rests.
+        steps = (other.mean - one.mean) + (other.rest - one.rest)
+        mean, rest = _two_sum(one.mean, one.rest + other_share * steps)
+        own = moved_sums(_raw(one), -other_share * steps) + moved_sums(_raw(other), share * steps)
+    sums = _possible(own[2:])
     products = None
     if one.products is not None and other.products is not None:
         products = one.products + other.products + n * (m / (n + m)) * np.outer(steps, steps)
     return CentralSums(one.count + other.count, mean, rest, sums, products)
+
+
+def _raw(found: CentralSums) -> Floats:
+    """The sums of orders 0 and up about the mean."""
+    none = np.zeros_like(found.mean)
+    return np.vstack([none + found.count, none, found.sums])
 
 
 def scaled(found: CentralSums, factor: float) -> CentralSums:

@@ -6,16 +6,21 @@ What it says of a window is a :class:`Judgement`: alarm or not, how far, and whi
 from __future__ import annotations
 
 import math
+import os
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from momentalign.errors import DamagedFileError, InvalidInputError
+from momentalign.evaluation.target_accuracy import TargetEstimate
 from momentalign.moments.centre import raw_moments
 from momentalign.moments.readers import HIGHEST_ORDER
-from momentalign.moments.streaming import Moments
+from momentalign.moments.streaming import Moments, described_array
 from momentalign.monitoring.statistics import (
     MOST_ROWS,
     Calibration,
@@ -23,9 +28,10 @@ from momentalign.monitoring.statistics import (
     UnitInterval,
     calibrate,
     differences,
-    finite,
 )
-from momentalign.monitoring.window import STEPS, Rows, Window, check_names
+from momentalign.monitoring.window import STEPS, Rows, StreamAccuracy, Window, check_names
+from momentalign.report.monitoring import monitoring_page
+from momentalign.report.page import write_page
 from momentalign.validation import Floats, check_bool, check_generator, check_int, check_number
 
 __all__ = ["DriftMonitor", "FeatureChange", "Judgement", "MonitorSettings"]
@@ -38,6 +44,8 @@ _BEYOND = 20
 _RATES = 1e-4, 0.5
 # Features that a judgement lists by name.
 _LISTED = 3
+# Judgements that the page shows.
+_KEPT = 1000
 # Grows when a description means something that an older version would misread.
 _VERSION = 1
 
@@ -71,6 +79,12 @@ class DriftMonitor:
         How many windows are resampled, twice, for the thresholds; by default 20 / `false_alarm_rate`, at least 1,000.
     random_state
         What they are drawn with.
+    model
+        A fitted classifier with ``predict_proba`` and ``classes_`` for the rows of the stream. Every `window` rows a
+        judgement then has the accuracy that is expected of it (:func:`~momentalign.estimate_accuracy`); for that the
+        last rows are kept in memory.
+    X, y
+        Labelled rows that the model was not trained on, for instance of the source.
 
     Examples
     --------
@@ -95,6 +109,9 @@ class DriftMonitor:
         feature_names: Sequence[str] | None = None,
         n_resamples: int | None = None,
         random_state: int | np.random.Generator | None = None,
+        model: Any = None,
+        X: Any = None,
+        y: ArrayLike | None = None,
     ) -> None:
         settings = MonitorSettings.checked(window, forgetting, false_alarm_rate, order, n_resamples)
         random = check_generator(random_state)
@@ -119,6 +136,12 @@ class DriftMonitor:
             random=random,
         )
         self._start(settings)
+        self._watch(model, X, y)
+
+    def _watch(self, model: Any, X: Any, y: ArrayLike | None) -> None:
+        self._accuracy = None
+        if model is not None:
+            self._accuracy = StreamAccuracy(model, X, y, self._names, self._settings.window)
 
     def _start(self, settings: MonitorSettings) -> None:
         """Set what follows from the reference."""
@@ -131,6 +154,7 @@ class DriftMonitor:
             settings.window, order=2 * settings.order, forgetting=settings.forgetting, centre=self._reference.mean
         )
         self._last: Judgement | None = None
+        self._history: deque[Judgement] = deque(maxlen=_KEPT)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -146,6 +170,11 @@ class DriftMonitor:
     def last(self) -> Judgement | None:
         """The latest judgement, None before the first."""
         return self._last
+
+    @property
+    def history(self) -> tuple[Judgement, ...]:
+        """The last thousand judgements since the start, a restart or a :meth:`reset`."""
+        return tuple(self._history)
 
     def update(self, batch: Any) -> Judgement | None:
         """Add rows of the stream, any number, and judge every window that they complete.
@@ -167,19 +196,36 @@ class DriftMonitor:
         """
         rows = Rows(batch, "batch")
         rows.check_features(self._names)
-        blocks = [self._interval.apply(block) for block in rows.blocks(self._names)]
         worst: Judgement | None = None
-        for block in blocks:
-            for window in self._window.add(block):
+        for block in list(rows.blocks(self._names)):
+            start, seen = 0, self.rows
+            for window in self._window.add(self._interval.apply(block)):
                 self._last = self._judge(window)
+                if self._accuracy is not None:
+                    self._accuracy.add(block[start : self.rows - seen])
+                    start = self.rows - seen
+                    self._last = replace(self._last, accuracy=self._accuracy.estimate())
+                self._history.append(self._last)
                 if worst is None or self._last.statistic > worst.statistic:
                     worst = self._last
+            if self._accuracy is not None:
+                self._accuracy.add(block[start:])
         return worst
 
     def reset(self) -> None:
         """Forget the stream, not the reference."""
         self._window.clear()
+        self._history.clear()
         self._last = None
+        if self._accuracy is not None:
+            self._accuracy.clear()
+
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page with the alarms and the expected accuracy over time, and return its path."""
+        if not self._history:
+            raise InvalidInputError("there is no judgement yet, so there is nothing to show; update() with more rows.")
+        described = [judgement.to_dict() for judgement in self._history]
+        return write_page(monitoring_page(described, sum(judgement.alarm for judgement in self._history)), path)
 
     def _judge(self, window: Floats) -> Judgement:
         counts = (int(self._reference.count), self._settings.window)
@@ -229,8 +275,13 @@ class DriftMonitor:
         }
 
     @classmethod
-    def from_dict(cls, description: Mapping[str, Any]) -> Self:
+    def from_dict(
+        cls, description: Mapping[str, Any], *, model: Any = None, X: Any = None, y: ArrayLike | None = None
+    ) -> Self:
         """Return the monitor that :meth:`to_dict` described; it goes on as if it had never stopped.
+
+        A description holds no rows and no model: give `model`, `X` and `y` again, and the expected accuracy is that of
+        rows after the restart.
 
         Raises
         ------
@@ -244,6 +295,7 @@ class DriftMonitor:
             raise DamagedFileError(
                 f"this does not describe a DriftMonitor ({error}); make one from the reference."
             ) from error
+        monitor._watch(model, X, y)
         return monitor
 
     def _restore(self, description: Mapping[str, Any]) -> None:
@@ -263,8 +315,8 @@ class DriftMonitor:
             raise ValueError(f"a reference of other features than {width}, or another order than {settings.order}")
         if type(self._reference.count) is not int or self._reference.count < _FEWEST_ROWS:
             raise ValueError(f"a reference of {self._reference.count!r:.40} rows")
-        thresholds = finite(description["thresholds"], (2 * settings.order,))
-        by_chance = finite(description["by_chance"], (settings.n_resamples,))
+        thresholds = described_array(description, "thresholds", (2 * settings.order,))
+        by_chance = described_array(description, "by_chance", (settings.n_resamples,))
         if (thresholds <= 0.0).any() or (np.diff(by_chance) < 0.0).any():
             raise ValueError("thresholds below zero, or resampled windows out of order")
         self._calibration = Calibration(thresholds, by_chance)
@@ -327,6 +379,9 @@ class Judgement:
         The features that moved, the one that moved most first; none if many moved a little.
     order
         The order in which the statistic was reached.
+    accuracy
+        The expected accuracy of the model on the last rows, with an interval of 90 %; None between two windows and
+        without a model.
     """
 
     rows: int
@@ -335,6 +390,7 @@ class Judgement:
     terms: tuple[float, ...]
     features: tuple[FeatureChange, ...]
     order: int
+    accuracy: TargetEstimate | None = None
 
     threshold: ClassVar[float] = 1.0
 
@@ -351,16 +407,15 @@ class Judgement:
     @property
     def words(self) -> str:
         """All in one sentence."""
-        if not self.alarm:
-            return f"no drift after {self.rows:,} rows (p = {self.p_value:.2g})."
-        if not self.features:
-            return (
-                f"drift after {self.rows:,} rows (p = {self.p_value:.2g}): many features moved a little, together "
-                f"{self.statistic:.2f} times the threshold in order {self.order}."
-            )
-        listed = ", ".join(feature.words for feature in self.features[:_LISTED])
-        more = f" and {len(self.features) - _LISTED} more" if len(self.features) > _LISTED else ""
-        return f"drift after {self.rows:,} rows (p = {self.p_value:.2g}): {listed}{more}."
+        found = f"{'drift' if self.alarm else 'no drift'} after {self.rows:,} rows (p = {self.p_value:.2g})"
+        if self.features:
+            listed = ", ".join(feature.words for feature in self.features[:_LISTED])
+            more = f" and {len(self.features) - _LISTED} more" if len(self.features) > _LISTED else ""
+            found += f": {listed}{more}"
+        elif self.alarm:
+            times = f"{self.statistic:.2f} times the threshold in order {self.order}"
+            found += f": many features moved a little, together {times}"
+        return f"{found}." if self.accuracy is None else f"{found}; expected accuracy {self.accuracy!r}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as plain JSON."""
@@ -385,7 +440,15 @@ class Judgement:
             terms=tuple(check_number(term, "a term", least=0.0) for term in description["terms"]),
             features=features,
             order=check_int(description["order"], "order", least=1),
+            accuracy=_estimate(description.get("accuracy")),
         )
+
+
+def _estimate(description: Any) -> TargetEstimate | None:
+    if description is None:
+        return None
+    value, low, high = (check_number(description[name], name) for name in ("value", "low", "high"))
+    return TargetEstimate(value, low, high)
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.moments.centre import central_moments
+from momentalign.moments.streaming import described_array
 from momentalign.validation import Floats
 
 __all__ = ["MOST_ROWS", "Calibration", "Differences", "UnitInterval", "calibrate", "differences"]
@@ -133,12 +134,12 @@ class UnitInterval:
     @classmethod
     def from_dict(cls, description: dict[str, Any], width: int) -> Self:
         """Return the interval that :meth:`to_dict` described; one that is invalid raises ValueError or the like."""
-        low, high = (finite(description[end], (width,)) for end in ("low", "high"))
+        low, high = (described_array(description, end, (width,)) for end in ("low", "high"))
         if (low >= high).any():
             raise ValueError("an interval without length")
         # Earlier versions took all features to be in single precision.
         earlier = _SINGLE * np.maximum(np.abs(low), np.abs(high)) / (high - low)
-        rounding = finite(description.get("rounding", earlier), (width,))
+        rounding = described_array({"rounding": earlier, **description}, "rounding", (width,))
         if (rounding < 0.0).any():
             raise ValueError("rounding below zero")
         return cls(low, high, rounding)
@@ -155,14 +156,6 @@ class UnitInterval:
     def length(self) -> Floats:
         """The length of each feature's interval."""
         return self.high - self.low
-
-
-def finite(values: object, shape: tuple[int, ...]) -> Floats:
-    """Return described numbers as an array of a shape, or raise ValueError."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise ValueError(f"numbers of shape {array.shape} instead of {shape}, or not finite")
-    return array
 
 
 class Differences(NamedTuple):

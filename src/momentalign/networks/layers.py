@@ -1,4 +1,4 @@
-"""Any network and a layer's name: find the layer, read its output during a forward pass, know its range.
+"""Any network and a layer's name: call the network, find the layer, read its output during a pass, know its range.
 
 Section 5 of Zellinger et al. (2019) aligns the activations of one hidden layer; which one it is, a name says.
 """
@@ -6,14 +6,16 @@ Section 5 of Zellinger et al. (2019) aligns the activations of one hidden layer;
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 
-__all__ = ["activation_interval", "find_layer", "recorded"]
+__all__ = ["activation_interval", "eval_mode", "find_layer", "network_outputs", "recorded"]
 
 NAMES_SHOWN = 12
 
@@ -57,12 +59,58 @@ def _near(model: nn.Module, name: str) -> str:
     return ", ".join(map(repr, near)) or "none"
 
 
+def network_outputs(model: nn.Module, inputs: Any) -> Tensor:
+    """Return the outputs (rows, ...) of a network, whatever form it takes its inputs and gives its outputs in.
+
+    A dictionary whose keys are parameters of ``forward`` is given as keywords. Of a tuple or a dictionary of outputs,
+    or an object with ``logits``, as those of ``transformers``, the logits are taken; they are what comes first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> network_outputs(nn.Linear(2, 3), {"input": torch.zeros(4, 2)}).shape
+    torch.Size([4, 3])
+    """
+    found = model(**inputs) if isinstance(inputs, Mapping) and _takes(model, inputs) else model(inputs)
+    outputs: Any = found
+    if isinstance(found, Mapping):
+        outputs = found.get("logits")
+    elif hasattr(found, "logits"):
+        outputs = found.logits
+    elif isinstance(found, (tuple, list)) and found:
+        outputs = found[0]
+    if isinstance(outputs, Tensor):
+        return outputs
+    raise InvalidTypeError(
+        f"model must return one tensor, or logits first, got {type(found).__name__}; wrap it so that it returns its "
+        "logits."
+    )
+
+
+def _takes(model: nn.Module, inputs: Mapping[Any, Any]) -> bool:
+    """Whether the keys are keywords of the forward pass; a compiled network is asked for the one it was made of."""
+    parameters = inspect.signature(getattr(model, "_orig_mod", model).forward).parameters
+    return all(key in parameters for key in inputs)
+
+
+@contextmanager
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Put all of a network in eval mode and afterwards each part back in its own."""
+    training = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
 @contextmanager
 def recorded(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """Keep what the named layers give in forward passes made inside, each as a matrix (rows, width).
 
     A layer that is called more than once is kept as of its last call, and as it gave it: a layer above that works in
-    place changes nothing of it.
+    place changes nothing of it. Of a tuple, the first part is kept.
 
     Examples
     --------
@@ -90,6 +138,8 @@ def recorded(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tenso
 
 
 def _as_matrix(name: str, output: object) -> Tensor:
+    if isinstance(output, tuple) and output:
+        output = output[0]
     if not isinstance(output, Tensor):
         raise InvalidTypeError(
             f"layer {name!r} gives {type(output).__name__}, not a tensor; name a layer whose output is one tensor."

@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
-from torch import Tensor
 
 from momentalign.errors import InvalidInputError
 
@@ -35,9 +34,7 @@ class Layer(NamedTuple):
     bias: Floats
 
 
-def initial_layers(
-    sizes: Sequence[int], seed: int, *, initializer: Initializer = "glorot_uniform", gain: float = 1.0
-) -> list[Layer]:
+def initial_layers(sizes: Sequence[int], seed: int, *, initializer: Initializer = "glorot_uniform") -> list[Layer]:
     """Draw the weights of a network with layers of the given sizes (inputs, hidden ..., outputs); biases are zero.
 
     Parameters
@@ -49,8 +46,6 @@ def initial_layers(
     initializer
         ``"glorot_uniform"``: uniform with variance 2 / (inputs + outputs). ``"lecun_uniform"``: uniform with variance
         1 / inputs. ``"he_normal"``: normal with variance 2 / inputs, cut at two standard deviations.
-    gain
-        Factor on all weights.
 
     Examples
     --------
@@ -62,8 +57,7 @@ def initial_layers(
     random = np.random.default_rng(seed)
     layers = []
     for inputs, units in pairwise(sizes):
-        weight = gain * _draw(random, inputs, units, initializer)
-        layers.append(Layer(weight, np.zeros(units)))
+        layers.append(Layer(_draw(random, inputs, units, initializer), np.zeros(units)))
     return layers
 
 
@@ -80,18 +74,10 @@ def _draw(random: np.random.Generator, inputs: int, units: int, initializer: Ini
 
 
 def activations(layers: Sequence[Layer], rows: Matrix) -> Floats:
-    """Return the activations (rows, width) of the last hidden layer, values in [0, 1].
-
-    Rows may be an array, sparse, or a tensor; weights of tensors may be those of a whole stack of networks, with the
-    networks in front.
-    """
+    """Return the activations (rows, width) of the last hidden layer, values in [0, 1]."""
     for layer in layers[:-1]:
-        rows = _sigmoid(rows @ layer.weight + layer.bias)
+        rows = expit(np.asarray(rows @ layer.weight + layer.bias))
     return cast(Floats, rows)
-
-
-def _sigmoid(values: Any) -> Any:
-    return values.sigmoid() if isinstance(values, Tensor) else expit(np.asarray(values))
 
 
 def outputs(layers: Sequence[Layer], rows: Matrix) -> Floats:

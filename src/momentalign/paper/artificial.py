@@ -144,8 +144,7 @@ def run(
     pairs = train(problem, setting, seeds, progress=progress)
     runs = [_figures(problem, setting, pair) for pair in pairs]
     median = {key: float(np.median([figures[key] for figures in runs])) for key in ("nn_accuracy", "mann_accuracy")}
-    distances = [abs(figures["mann_accuracy"] - median["mann_accuracy"]) for figures in runs]
-    shown = pairs[int(np.argmin(distances))]
+    shown = pairs[int(np.argmin([abs(figures["mann_accuracy"] - median["mann_accuracy"]) for figures in runs]))]
     return {
         "kind": "artificial",
         "data": data,
@@ -194,15 +193,15 @@ def label_free_score(problem: Problem, layers: list[Layer]) -> float:
 
 
 def _details(problem: Problem, setting: Setting, pair: Pair) -> dict[str, Any]:
-    before = {epoch: layers for epoch, layers in pair.nn.snapshots.items() if epoch <= setting.plain_epochs}
-    after = {setting.plain_epochs + epoch: layers for epoch, layers in pair.mann.snapshots.items()}
+    split = setting.plain_epochs
+    after = {split + epoch: layers for epoch, layers in pair.mann.snapshots.items()}
     return {
         "seed": pair.seed,
         "nn": _network(problem, setting, pair.nn.layers),
         "mann": _network(problem, setting, pair.mann.layers),
         "history": {
             "nn": _history(problem, setting, pair.nn.snapshots),
-            "mann": _history(problem, setting, {setting.plain_epochs: before[setting.plain_epochs], **after}),
+            "mann": _history(problem, setting, {split: pair.nn.snapshots[split], **after}),
         },
     }
 

@@ -9,9 +9,7 @@ networks, 2019; without squeeze-and-excitation, with ReLU6) is the default, sinc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -66,10 +64,12 @@ def open_backbone(path: str | Path | None = None, *, device: str = "cpu") -> Bac
     expected = re.search(r"-([0-9a-f]{8,64})\.pth$", file.name)
     if expected and not digest.startswith(expected[1]):
         raise DamagedFileError(f"{file} is damaged: its SHA-256 begins with {digest[:8]}; get it again.")
-    weights = _load_weights(file)
+    weights = load_weights(file)
     network: Network = AlexNet() if "features.0.weight" in weights else EfficientNetLite0()
     try:
-        network.load_state_dict(network.rename(weights))
+        network.load_state_dict(
+            {name: part for name, part in weights.items() if not name.startswith(network.last_layer)}
+        )
     except RuntimeError as error:
         reason = " ".join(str(error).split())[:200]
         raise DamagedFileError(
@@ -79,7 +79,7 @@ def open_backbone(path: str | Path | None = None, *, device: str = "cpu") -> Bac
     return Backbone(network.eval().requires_grad_(requires_grad=False).to(device), digest)
 
 
-def _load_weights(file: Path) -> dict[str, Tensor]:
+def load_weights(file: Path) -> dict[str, Tensor]:
     """The tensors of a state dict, which may stand inside a checkpoint; no code in the file is run."""
     from safetensors.torch import load_file
 
@@ -104,6 +104,8 @@ def _no_weights(file: Path) -> str:
 class AlexNet(nn.Module):
     """Images (rows, 3, 224, 224) with values from 0 to 255 become the activations (rows, 4096) of fc7.
 
+    The names of its parts are those of torchvision.
+
     Examples
     --------
     >>> network = AlexNet().eval()
@@ -112,7 +114,7 @@ class AlexNet(nn.Module):
     torch.Size([1, 4096])
     """
 
-    title, width = "AlexNet", 4096
+    title, width, last_layer = "AlexNet", 4096, "classifier.6."
     # Of the pixels of ImageNet, over 255.
     mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -142,11 +144,6 @@ class AlexNet(nn.Module):
         pooled = nn.functional.adaptive_avg_pool2d(maps, 6).flatten(1)
         return torch.as_tensor(self.classifier(pooled))
 
-    @staticmethod
-    def rename(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return torchvision's weights without the last layer; the names are the same."""
-        return {name: part for name, part in weights.items() if not name.startswith("classifier.6.")}
-
 
 class _Stage(NamedTuple):
     """Blocks in a row that share kernel, expansion and width; the first of them may halve the picture."""
@@ -173,6 +170,8 @@ STAGES = (
 class EfficientNetLite0(nn.Module):
     """Images (rows, 3, 224, 224) with values from 0 to 255 become features (rows, 1280).
 
+    The names of its parts are those of the package.
+
     Examples
     --------
     >>> network = EfficientNetLite0().eval()
@@ -181,53 +180,45 @@ class EfficientNetLite0(nn.Module):
     torch.Size([1, 1280])
     """
 
-    title, width = "EfficientNet-Lite0", 1280
+    title, width, last_layer = "EfficientNet-Lite0", 1280, "_fc."
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = _Convolution(3, STEM, kernel=3, stride=2)
-        self.blocks = nn.Sequential(*_blocks())
-        self.head = _Convolution(STAGES[-1].width, self.width)
+        self._conv_stem, self._bn0 = _Convolution(3, STEM, kernel=3, stride=2), _norm(STEM)
+        blocks, inputs = [], STEM
+        for stage in STAGES:
+            for index in range(stage.blocks):
+                blocks.append(_Block(inputs, stage, stage.stride if index == 0 else 1))
+                inputs = stage.width
+        self._blocks = nn.Sequential(*blocks)
+        self._conv_head, self._bn1 = _Convolution(inputs, self.width), _norm(self.width)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the mean over the last feature map."""
-        scaled = (images - 127.0) / 128.0
-        return torch.as_tensor(self.head(self.blocks(self.stem(scaled))).mean((-2, -1)))
-
-    @staticmethod
-    def rename(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the package's weights without the last layer under the names of this module, which may stay."""
-        return {_module_name(name): part for name, part in weights.items() if not name.startswith("_fc.")}
+        maps = _relu6(self._bn0(self._conv_stem((images - 127.0) / 128.0)))
+        return _relu6(self._bn1(self._conv_head(self._blocks(maps)))).mean((-2, -1))
 
 
 Network: TypeAlias = EfficientNetLite0 | AlexNet
 
 
-class _Convolution(nn.Module):
-    """A convolution that keeps the size of the picture (divided by the stride), normalised, with ReLU6 or without."""
+class _Convolution(nn.Conv2d):
+    """A convolution that keeps the size of the picture (divided by the stride), padded as TensorFlow does."""
 
-    def __init__(
-        self, inputs: int, outputs: int, *, kernel: int = 1, stride: int = 1, groups: int = 1, linear: bool = False
-    ) -> None:
-        super().__init__()
+    def __init__(self, inputs: int, outputs: int, *, kernel: int = 1, stride: int = 1, groups: int = 1) -> None:
         # With stride 1 both sides are padded alike, which the convolution does itself, without a copy.
         padding = kernel // 2 if stride == 1 else 0
-        self.conv = nn.Conv2d(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
-        self.norm = nn.BatchNorm2d(outputs, eps=1e-3, momentum=0.01)
-        self.linear = linear
+        super().__init__(inputs, outputs, kernel, stride, padding, groups=groups, bias=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Pad as TensorFlow does, an odd pixel at the right and at the bottom, and convolve."""
-        if self.conv.stride[0] > 1:
-            sides = chain.from_iterable(self._padding(length) for length in reversed(images.shape[-2:]))
-            images = nn.functional.pad(images, list(sides))
-        normalised = self.norm(self.conv(images))
-        return torch.as_tensor(normalised if self.linear else nn.functional.relu6(normalised, inplace=True))
-
-    def _padding(self, length: int) -> tuple[int, int]:
-        kernel, stride = self.conv.kernel_size[0], self.conv.stride[0]
-        total = max((-(-length // stride) - 1) * stride + kernel - length, 0)
-        return total // 2, total - total // 2
+        """Pad, an odd pixel at the right and at the bottom, and convolve."""
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        if stride > 1:
+            height, width = (
+                max((-(-length // stride) - 1) * stride + kernel - length, 0) for length in images.shape[-2:]
+            )
+            images = nn.functional.pad(images, [width // 2, width - width // 2, height // 2, height - height // 2])
+        return super().forward(images)
 
 
 class _Block(nn.Module):
@@ -236,39 +227,24 @@ class _Block(nn.Module):
     def __init__(self, inputs: int, stage: _Stage, stride: int) -> None:
         super().__init__()
         wide = inputs * stage.expansion
-        self.expand = nn.Identity() if stage.expansion == 1 else _Convolution(inputs, wide)
-        self.depthwise = _Convolution(wide, wide, kernel=stage.kernel, stride=stride, groups=wide)
-        self.project = _Convolution(wide, stage.width, linear=True)
-        self.shortcut = stride == 1 and inputs == stage.width
+        self.widens, self.shortcut = stage.expansion > 1, stride == 1 and inputs == stage.width
+        if self.widens:
+            self._expand_conv, self._bn0 = _Convolution(inputs, wide), _norm(wide)
+        self._depthwise_conv = _Convolution(wide, wide, kernel=stage.kernel, stride=stride, groups=wide)
+        self._bn1 = _norm(wide)
+        self._project_conv, self._bn2 = _Convolution(wide, stage.width), _norm(stage.width)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return the images, narrowed, on top of the input."""
-        narrow = self.project(self.depthwise(self.expand(images)))
+        maps = _relu6(self._bn0(self._expand_conv(images))) if self.widens else images
+        maps = _relu6(self._bn1(self._depthwise_conv(maps)))
+        narrow = self._bn2(self._project_conv(maps))
         return torch.as_tensor(narrow + images if self.shortcut else narrow)
 
 
-def _blocks() -> list[_Block]:
-    blocks, inputs = [], STEM
-    for stage in STAGES:
-        for index in range(stage.blocks):
-            blocks.append(_Block(inputs, stage, stage.stride if index == 0 else 1))
-            inputs = stage.width
-    return blocks
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01)
 
 
-# The package numbers the normalisations of a block: the first of three, with or without an expansion.
-_PARTS = {
-    "_conv_stem": "stem.conv", "_bn0": "stem.norm", "_conv_head": "head.conv", "_bn1": "head.norm",
-}  # fmt: skip
-_BLOCK_PARTS = {
-    "_expand_conv": "expand.conv", "_bn0": "expand.norm", "_depthwise_conv": "depthwise.conv",
-    "_bn1": "depthwise.norm", "_project_conv": "project.conv", "_bn2": "project.norm",
-}  # fmt: skip
-
-
-def _module_name(name: str) -> str:
-    block = re.fullmatch(r"_blocks\.(\d+)\.(_\w+)\.(\w+)", name)
-    if block:
-        return f"blocks.{block[1]}.{_BLOCK_PARTS.get(block[2], block[2])}.{block[3]}"
-    part, _, value = name.partition(".")
-    return f"{_PARTS[part]}.{value}" if part in _PARTS else name
+def _relu6(maps: Tensor) -> Tensor:
+    return nn.functional.relu6(maps, inplace=True)

@@ -3,68 +3,63 @@
 Section 6.1 of Zellinger et al. (2019). All are read as images of 32 x 32 in three colours. References: Y. LeCun, The
 MNIST database of handwritten digits, 1998; Y. Netzer et al., Reading digits in natural images with unsupervised feature
 learning, 2011; Y. Ganin et al., Domain-adversarial training of neural networks, JMLR 17, 2016.
+
+Files of numbers are opened only when their digest is right; pictures are decoded, whatever else is refused by name.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
-from momentalign.paper.catalogue import (
-    MNIST,
-    MNIST_M_TEST,
-    MNIST_M_TRAIN_A,
-    PHOTOGRAPHS,
-    SVHN_ORIGINALS,
-    SVHN_TEST,
-    SVHN_TRAIN_A,
-    SVHN_TRAIN_B,
-    check_sha256,
-    data_folder,
-    find_file,
-)
-from momentalign.paper.image_files import Pixels, decode_picture, read_idx
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MissingExtraError
+from momentalign.paper.catalogue import check_sha256, data_folder, find_data_set, find_file
 
-__all__ = [
-    "Digits",
-    "Split",
-    "grey_to_colour",
-    "load_mnist",
-    "load_mnist_m",
-    "load_photographs",
-    "load_svhn",
-    "make_mnist_m",
-]
+__all__ = ["SIDE", "Digits", "Split", "decode_picture", "grey_to_colour", "load_mnist", "load_mnist_m", "load_svhn"]
 
 Split: TypeAlias = Literal["train", "test"]
-Labels: TypeAlias = NDArray[np.int64]
+Pixels: TypeAlias = NDArray[np.uint8]
 
 SIDE = 32
 # MNIST's own name for its test part.
 IDX = {"train": "train", "test": "t10k"}
-PACKED = {
-    ("MNIST", "train"): (MNIST,),
-    ("MNIST", "test"): (MNIST,),
-    ("SVHN", "train"): (SVHN_TRAIN_A, SVHN_TRAIN_B),
-    ("SVHN", "test"): (SVHN_TEST,),
-    ("MNIST-M", "train"): (MNIST_M_TRAIN_A,),
-    ("MNIST-M", "test"): (MNIST_M_TEST,),
+# The digests of the originals of MNIST and SVHN, and of MNIST's where they have been unpacked.
+DIGESTS = {file.name: file.sha256 for name in ("mnist", "svhn") for file in find_data_set(name).originals} | {
+    "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "t10k-labels-idx1-ubyte": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
 }
-# Images unpacked at a time: their three planes stay in the cache.
-BLOCK = 256
+# Every set and split: the packed files it is read from, and what else it may be read from.
+FORMS = {
+    ("MNIST", split): (
+        ("mnist.npz",), f"the idx files {idx}-images-idx3-ubyte and {idx}-labels-idx1-ubyte, plain or .gz",
+    )
+    for split, idx in IDX.items()
+} | {
+    ("SVHN", "train"): (("svhn_train_a.npz", "svhn_train_b.npz"), "the official train_32x32.mat"),
+    ("SVHN", "test"): (("svhn_test.npz",), "the official test_32x32.mat"),
+} | {
+    ("MNIST-M", split): (
+        (packed,), f"the published mnist_m_{split}_labels.txt with the folder mnist_m_{split} of PNG files",
+    )
+    for split, packed in (("train", "mnistm_train_a.npz"), ("test", "mnistm_test.npz"))
+}  # fmt: skip
+BLOCK = 256  # images unpacked at a time: their three planes stay in the cache
 
 
 class Digits(NamedTuple):
     """Images (N, 3, 32, 32) of bytes, red, green and blue, and the digits they show, 0 to 9."""
 
     images: Pixels
-    labels: Labels
+    labels: NDArray[np.int64]
 
 
 def load_mnist(split: Split, folder: str | Path | None = None) -> Digits:
@@ -77,22 +72,15 @@ def load_mnist(split: Split, folder: str | Path | None = None) -> Digits:
     folder
         Where ``mnist.npz`` or the four idx files (plain or ``.gz``) are; None takes ``MOMENTALIGN_DATA``.
     """
-    folder = _folder("MNIST", split, folder)
-    if _is_packed("MNIST", split, folder):
-        with np.load(find_file(PACKED["MNIST", split][0], folder), allow_pickle=False) as arrays:
-            return Digits(grey_to_colour(arrays[f"x_{split}"]), arrays[f"y_{split}"].astype(np.int64))
-    images = _plain_or_gz(folder / f"{IDX[split]}-images-idx3-ubyte")
-    labels = _plain_or_gz(folder / f"{IDX[split]}-labels-idx1-ubyte")
-    if images is None or labels is None:
+    folder, packed = _find("MNIST", split, folder)
+    if packed:
+        return Digits(grey_to_colour(_array(packed[0], f"x_{split}")), _array(packed[0], f"y_{split}").astype(np.int64))
+    names = (f"{IDX[split]}-images-idx3-ubyte", f"{IDX[split]}-labels-idx1-ubyte")
+    found = [next(filter(Path.is_file, (folder / name, folder / f"{name}.gz")), None) for name in names]
+    if found[0] is None or found[1] is None:
         raise _missing("MNIST", split, folder)
-    grey, digits = read_idx(images, dimensions=3), read_idx(labels, dimensions=1)
-    if grey.shape[1:] != (28, 28):
-        raise DamagedFileError(f"{images} holds images of shape {grey.shape}, expected (N, 28, 28); get it again.")
-    if len(digits) != len(grey):
-        raise DamagedFileError(f"{labels} holds {len(digits)} labels for {len(grey)} images; get both again.")
-    if digits.size and digits.max() > 9:
-        raise DamagedFileError(f"{labels} holds the label {digits.max()}, expected 0 to 9; get it again.")
-    return Digits(grey_to_colour(grey), digits.astype(np.int64))
+    grey, labels = _read_idx(found[0]), _read_idx(found[1])
+    return Digits(grey_to_colour(grey.reshape(-1, 28, 28)), labels.astype(np.int64))
 
 
 def load_svhn(split: Split, folder: str | Path | None = None) -> Digits:
@@ -107,14 +95,14 @@ def load_svhn(split: Split, folder: str | Path | None = None) -> Digits:
         ``svhn_test.npz``, or the official ``train_32x32.mat`` or ``test_32x32.mat`` are; None takes
         ``MOMENTALIGN_DATA``.
     """
-    folder = _folder("SVHN", split, folder)
-    if _is_packed("SVHN", split, folder):
-        return _load_packed("SVHN", split, folder)
+    folder, packed = _find("SVHN", split, folder)
+    if packed:
+        return _load_packed(packed)
     path = folder / f"{split}_32x32.mat"
     if not path.is_file():
         raise _missing("SVHN", split, folder)
-    # Checked before it is read: a wrong byte in a MATLAB file can end the process in loadmat.
-    check_sha256(path, SVHN_ORIGINALS[split].sha256, remedy="get it again with momentalign datasets get svhn")
+    # A wrong byte in a MATLAB file can end the process in loadmat.
+    _check_original(path)
     from scipy.io import loadmat
 
     arrays = loadmat(path, variable_names=["X", "y"])
@@ -126,7 +114,7 @@ def load_svhn(split: Split, folder: str | Path | None = None) -> Digits:
 def load_mnist_m(split: Split, folder: str | Path | None = None) -> Digits:
     """Return MNIST-M as published, 59,001 training or 9,001 test digits; the packed training file holds 30,000.
 
-    Digit i is digit i of MNIST; :func:`make_mnist_m` makes others in the same way.
+    Digit i is digit i of MNIST.
 
     Parameters
     ----------
@@ -137,9 +125,9 @@ def load_mnist_m(split: Split, folder: str | Path | None = None) -> Digits:
         ``mnist_m_train_labels.txt`` and folder ``mnist_m_train`` of PNG files (or ``..._test...``), perhaps inside
         ``mnist_m``, are; None takes ``MOMENTALIGN_DATA``.
     """
-    folder = _folder("MNIST-M", split, folder)
-    if _is_packed("MNIST-M", split, folder):
-        return _load_packed("MNIST-M", split, folder)
+    folder, packed = _find("MNIST-M", split, folder)
+    if packed:
+        return _load_packed(packed)
     for inside in (folder, folder / "mnist_m"):
         listing = inside / f"mnist_m_{split}_labels.txt"
         if listing.is_file():
@@ -161,59 +149,54 @@ def grey_to_colour(grey: Pixels) -> Pixels:
     return images
 
 
-def load_photographs(folder: str | Path | None = None) -> list[Pixels]:
-    """Return the 200 training photographs of BSDS500, (321, 481, 3) or (481, 321, 3) bytes each."""
-    with np.load(find_file(PHOTOGRAPHS, folder), allow_pickle=False) as arrays:
-        files = np.split(arrays["jpeg"], arrays["jpeg_offset"][1:-1])
-    return [
-        decode_picture(file.tobytes(), f"{PHOTOGRAPHS.name}, picture {index}", kind="JPEG")
-        for index, file in enumerate(files)
-    ]
-
-
-def make_mnist_m(images: Pixels, photographs: Sequence[Pixels], seed: int = 0) -> Pixels:
-    r"""Blend each digit with a random cut of a random photograph, as MNIST-M was made.
-
-    With the digit :math:`d` and the cut :math:`p` every value becomes :math:`|p - 255 [d > 0]|`. The paper of Ganin et
-    al. (Section 5.2.4) writes :math:`|p - d|`; the published images were made with any ink counting as full.
+def decode_picture(
+    content: bytes, name: str, *, kind: Literal["PNG", "JPEG"], size: tuple[int, int] | None = None
+) -> Pixels:
+    """Return a picture as (height, width, 3), red, green and blue.
 
     Parameters
     ----------
-    images
-        Digits (N, 3, height, width) of bytes, zero where there is no ink, as of :func:`load_mnist`.
-    photographs
-        Pictures (height, width, 3) of bytes, none smaller than an image, as of :func:`load_photographs`.
-    seed
-        The same seed gives the same images, on every machine.
+    content
+        The bytes of the file.
+    name
+        What errors call it.
+    kind
+        The only format that is tried.
+    size
+        The height and width it must have, checked before it is decoded; None takes any.
 
     Examples
     --------
-    >>> digit = np.zeros((1, 3, 4, 4), np.uint8)
-    >>> digit[:, :, 1:3, 2] = 200
-    >>> sky = np.full((9, 9, 3), (10, 20, 250), np.uint8)
-    >>> make_mnist_m(digit, [sky])[0, 2].tolist()
-    [[250, 250, 250, 250], [250, 250, 5, 250], [250, 250, 5, 250], [250, 250, 250, 250]]
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (3, 2), (255, 0, 9)).save(file, "PNG")
+    >>> picture = decode_picture(file.getvalue(), "red", kind="PNG")
+    >>> picture.shape, picture[0, 0].tolist()
+    ((2, 3, 3), [255, 0, 9])
     """
-    height, width = images.shape[2:]
-    if not photographs or any(p.shape[0] < height or p.shape[1] < width for p in photographs):
-        raise InvalidInputError(
-            f"photographs must hold pictures of at least {height} x {width}; load_photographs does."
-        )
-    # Three draws an image: the photograph, then the row and the column in it.
-    draws = np.random.default_rng(seed).random((len(images), 3))
-    chosen = (draws[:, 0] * len(photographs)).astype(np.intp)
-    rooms = np.array([(p.shape[0] - height + 1, p.shape[1] - width + 1) for p in photographs])[chosen]
-    corners = (draws[:, 1:] * rooms).astype(np.intp)
-    cuts = np.empty(images.shape, np.uint8)
-    for cut, index, (row, column) in zip(cuts, chosen.tolist(), corners.tolist(), strict=True):
-        cut[:] = photographs[index][row : row + height, column : column + width].transpose(2, 0, 1)
-    return np.where(images > 0, ~cuts, cuts)
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise MissingExtraError.of("Pictures are read with Pillow", "deep") from error
+    # Decoders raise errors of many types, not all of them OSError.
+    try:
+        with Image.open(io.BytesIO(content), formats=[kind]) as picture:
+            found = (picture.height, picture.width)
+            if size is None or found == size:
+                return np.asarray(picture.convert("RGB"))
+    except Exception as error:
+        raise DamagedFileError(f"{name} cannot be read as {kind} ({error}); get it again.") from error
+    raise DamagedFileError(f"{name} is a picture of {found}, expected {size} (height, width); get it again.")
 
 
-def _folder(name: str, split: str, folder: str | Path | None) -> Path:
-    if split not in get_args(Split):
+def _find(name: str, split: str, folder: str | Path | None) -> tuple[Path, list[Path]]:
+    """The folder of a set and its packed files, if all of them are there and right."""
+    if split not in IDX:
         raise InvalidInputError(f'split must be "train" or "test", got {split!r}.')
-    return data_folder(folder, name=f"{name} ({split})", explanation=f"It is read from {_forms(name, split)}.")
+    packed, _ = FORMS[name, split]
+    folder = data_folder(folder, name=f"{name} ({split})", explanation=f"It is read from {_forms(name, split)}.")
+    whole = all((folder / file).is_file() for file in packed)
+    return folder, [find_file(file, folder) for file in packed] if whole else []
 
 
 def _missing(name: str, split: str, folder: Path) -> DataNotFoundError:
@@ -224,25 +207,26 @@ def _missing(name: str, split: str, folder: Path) -> DataNotFoundError:
 
 def _forms(name: str, split: str) -> str:
     """Everything a split may be read from."""
-    usual = {
-        "MNIST": f"the idx files {IDX[split]}-images-idx3-ubyte and {IDX[split]}-labels-idx1-ubyte, plain or .gz",
-        "SVHN": f"the official {split}_32x32.mat",
-        "MNIST-M": f"the published mnist_m_{split}_labels.txt with the folder mnist_m_{split} of PNG files",
-    }
-    return f"{' and '.join(file.name for file in PACKED[name, split])}, or from {usual[name]}"
+    packed, usual = FORMS[name, split]
+    return f"{' and '.join(packed)}, or from {usual}"
 
 
-def _plain_or_gz(path: Path) -> Path | None:
-    return next((form for form in (path, path.with_name(f"{path.name}.gz")) if form.is_file()), None)
+def _check_original(path: Path) -> None:
+    """Refuse an original of another content than its authors published."""
+    name = "mnist" if "ubyte" in path.name else "svhn"
+    check_sha256(path, DIGESTS[path.name], remedy=f"get it again with momentalign datasets get {name}")
 
 
-def _is_packed(name: str, split: str, folder: Path) -> bool:
-    return all((folder / file.name).is_file() for file in PACKED[name, split])
+def _read_idx(path: Path) -> Pixels:
+    """The values of an idx file, flat: behind two zeros, the type, the number n of dimensions and n sizes."""
+    _check_original(path)
+    content = path.read_bytes()
+    content = gzip.decompress(content) if path.suffix == ".gz" else content
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
 
 
-def _load_packed(name: str, split: str, folder: Path) -> Digits:
+def _load_packed(paths: Sequence[Path]) -> Digits:
     """The parts of a packed split, one after the other; only one part is held twice at a time."""
-    paths = [find_file(file, folder) for file in PACKED[name, split]]
     labels = [_array(path, "y") for path in paths]
     images = np.empty((sum(map(len, labels)), 3, SIDE, SIDE), np.uint8)
     start = 0

@@ -42,7 +42,7 @@ def download(
     sha256: str | None = None,
     largest: int = LARGEST,
     timeout: float = 30.0,
-    progress: Progress | None = None,
+    progress: Progress = lambda _done, _total: None,
 ) -> Path:
     """Fetch a file, resuming an earlier try, and return its path; a file already there is not fetched.
 
@@ -75,7 +75,7 @@ def download(
     if not path.is_file():
         part = _Part(path, url)
         try:
-            _fetch_all(part, largest, timeout, progress or (lambda _done, _total: None))
+            _transfer_all(part, largest, timeout, progress)
         except OSError as error:
             if isinstance(error, DataNotFoundError):
                 raise
@@ -119,7 +119,7 @@ class _Part:
     def __init__(self, goal: Path, url: str) -> None:
         self.goal, self.url = goal, url
         self.path = goal.with_name(f"{goal.name}.part")
-        self.facts = goal.with_name(f"{goal.name}.part.json")
+        self._facts = goal.with_name(f"{goal.name}.part.json")
 
     @property
     def size(self) -> int:
@@ -128,7 +128,7 @@ class _Part:
     def load_facts(self) -> dict[str, Any]:
         """What the server stated when the part began; empty for another address or where it cannot be read."""
         try:
-            facts = json.loads(self.facts.read_bytes())
+            facts = json.loads(self._facts.read_bytes())
         except (OSError, ValueError):
             return {}
         return facts if isinstance(facts, dict) and facts.get("url") == self.url else {}
@@ -137,19 +137,26 @@ class _Part:
         """Start from nothing; the old part goes first, so that it never stands beside new facts."""
         self.clear()
         facts = {"url": self.url, "validator": validator, "total": total}
-        replace_file(self.facts, json.dumps(facts).encode())
+        replace_file(self._facts, json.dumps(facts).encode())
 
     def clear(self) -> None:
         self.path.unlink(missing_ok=True)
-        self.facts.unlink(missing_ok=True)
+        self._facts.unlink(missing_ok=True)
 
     def finish(self) -> None:
         self.path.replace(self.goal)
-        self.facts.unlink(missing_ok=True)
+        self._facts.unlink(missing_ok=True)
         flush_folder(self.goal.parent)
 
+    def check_size(self, size: int, largest: int) -> None:
+        if size > largest:
+            self.clear()
+            raise DamagedFileError(
+                f"{self.url} is {size} bytes or more, at most {largest} were expected; nothing is kept."
+            )
 
-def _fetch_all(part: _Part, largest: int, timeout: float, progress: Progress) -> None:
+
+def _transfer_all(part: _Part, largest: int, timeout: float, progress: Progress) -> None:
     """Transfer until the file is whole; a failure is final when it brought no byte more than the one before."""
     most = -1
     while True:
@@ -169,41 +176,33 @@ def _fetch_all(part: _Part, largest: int, timeout: float, progress: Progress) ->
 
 def _transfer(part: _Part, largest: int, timeout: float, progress: Progress) -> None:
     """One request, for the rest where a part is here."""
-    facts, have = part.load_facts(), part.size
-    if have and facts.get("total") == have:
+    facts, done = part.load_facts(), part.size
+    if done and facts.get("total") == done:
         return
-    ranged = have > 0 and isinstance(facts.get("validator"), str)
-    headers = {"Range": f"bytes={have}-", "If-Range": facts["validator"]} if ranged else {}
+    ranged = done > 0 and isinstance(facts.get("validator"), str)
+    headers = {"Range": f"bytes={done}-", "If-Range": facts["validator"]} if ranged else {}
     with _open(part, headers, timeout) as response:
         if response.status == http.client.PARTIAL_CONTENT:
-            total = _total_of_rest(part, response.headers.get("Content-Range", ""), have if ranged else -1)
+            sent = response.headers.get("Content-Range", "")
+            found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", sent)
+            if not ranged or found is None or int(found[1]) != done:
+                part.clear()
+                raise _BrokenError(f"the server sent {sent!r:.40}, not what was asked for")
+            total = _number(found[2])
         else:
-            have, total = 0, _number(response.headers.get("Content-Length"))
+            done, total = 0, _number(response.headers.get("Content-Length"))
             part.begin(_validator(response.headers), total)
-        _check_size(part, total or 0, largest)
+        part.check_size(total or 0, largest)
         with part.path.open("ab") as file:
-            done = _copy(part, response, file, have, total, largest, progress)
+            while piece := _read(response):
+                file.write(piece)
+                done += len(piece)
+                part.check_size(done, largest)
+                progress(done, total)
             file.flush()
             os.fsync(file.fileno())
     if total is not None and done != total:
         raise _BrokenError(f"the connection ended at {done} of {total} bytes")
-
-
-def _copy(
-    part: _Part,
-    response: http.client.HTTPResponse,
-    file: IO[bytes],
-    done: int,
-    total: int | None,
-    largest: int,
-    progress: Progress,
-) -> int:
-    while piece := _read(response):
-        file.write(piece)
-        done += len(piece)
-        _check_size(part, done, largest)
-        progress(done, total)
-    return done
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
@@ -217,7 +216,7 @@ def _open(part: _Part, headers: dict[str, str], timeout: float) -> http.client.H
     fixed = {"User-Agent": f"momentalign/{__version__}", "Accept-Encoding": "identity"}
     request = urllib.request.Request(part.url, headers={**fixed, **headers})  # noqa: S310 (http and https only)
     try:
-        response: http.client.HTTPResponse = _opener().open(request, timeout=timeout)
+        response: http.client.HTTPResponse = urllib.request.build_opener(_SafeRedirects).open(request, timeout=timeout)
     except urllib.error.HTTPError as error:
         with error:
             if error.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE:
@@ -228,38 +227,21 @@ def _open(part: _Part, headers: dict[str, str], timeout: float) -> http.client.H
                 "place with --mirror URL."
             ) from error
     except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, DataNotFoundError):
+            raise
         raise _BrokenError(str(getattr(error, "reason", error)) or type(error).__name__) from error
     return response
 
 
-def _opener() -> urllib.request.OpenerDirector:
-    """Only http and https: no handler of file, ftp or data addresses is there to be led to."""
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        _CarefulRedirects(),
-    ):
-        opener.add_handler(handler)
-    return opener
-
-
-class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
     """Redirects to http or https, never from https back to http."""
 
     def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage,
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage,
         newurl: str,
-    ) -> urllib.request.Request | None:
-        if not _may_redirect(req.type, urlsplit(newurl).scheme):
+    ) -> urllib.request.Request | None:  # fmt: skip
+        new = urlsplit(newurl).scheme
+        if new not in SCHEMES or (req.type == "https" and new == "http"):
             fp.close()
             raise DataNotFoundError(
                 f"{req.full_url} leads to {newurl!r:.80}, which is not safe to follow; take another place with "
@@ -268,29 +250,11 @@ class _CarefulRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _may_redirect(old: str, new: str) -> bool:
-    return new in SCHEMES and not (old == "https" and new == "http")
-
-
 def _validator(headers: http.client.HTTPMessage) -> str | None:
     """What tells that a file is byte by byte the same: a strong ETag, or its date."""
     tag = headers.get("ETag")
     return tag if tag and not tag.startswith("W/") else headers.get("Last-Modified")
 
 
-def _total_of_rest(part: _Part, content_range: str, have: int) -> int | None:
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", content_range)
-    if found is None or int(found[1]) != have:
-        part.clear()
-        raise _BrokenError(f"the server sent {content_range!r:.40}, not what was asked for")
-    return _number(found[2])
-
-
 def _number(digits: str | None) -> int | None:
     return int(digits) if digits and digits.isdecimal() else None
-
-
-def _check_size(part: _Part, size: int, largest: int) -> None:
-    if size > largest:
-        part.clear()
-        raise DamagedFileError(f"{part.url} is {size} bytes or more, at most {largest} were expected; nothing is kept.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeAlias
 
@@ -31,22 +30,29 @@ __all__ = [
     "announce",
     "check_names",
     "describe_duration",
+    "figures_of",
     "identity",
     "run_cells",
-    "run_groups",
     "silent",
+    "split_task",
     "table_result",
 ]
 
 Cell: TypeAlias = Mapping[str, Any]
-Compute: TypeAlias = Callable[[Cell], dict[str, Any]]
-ComputeTogether: TypeAlias = Callable[[Sequence[Cell]], list[dict[str, Any]]]
 Progress: TypeAlias = Callable[[int, int], None]
 Say: TypeAlias = Callable[[str], None]
+Group: TypeAlias = Callable[[Sequence[Cell]], Iterable[Sequence[Cell]]]
+Compute: TypeAlias = Callable[[Sequence[Cell]], list[dict[str, Any]]]
 
 
 def run_cells(
-    cells: Iterable[Cell], compute: Compute, journal: Journal, *, n_jobs: int = 1, progress: Progress | None = None
+    cells: Iterable[Cell],
+    compute: Compute,
+    journal: Journal,
+    *,
+    group: Group | None = None,
+    n_jobs: int = 1,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compute the cells that the journal does not hold and return the results of all by their keys.
 
@@ -59,15 +65,20 @@ def run_cells(
     cells
         Dictionaries of plain values; a cell that occurs twice is computed once.
     compute
-        A function of a module, from a cell to a dictionary of plain values, that depends on nothing but the cell.
+        A function of a module, from cells to as many dictionaries of plain values, that depends on nothing but the
+        cells.
     journal
         Where results are kept.
+    group
+        Puts the cells that are missing into groups, each of which is one piece of work, as for an accelerator, in the
+        order in which they are to be computed; `compute` then sets its own number of threads. None makes a piece of
+        work of each cell.
     n_jobs
         Processes to compute in; -1 takes every core, 1 stays in this process. Inside
         ``joblib.parallel_config(backend="dask")`` the workers of the cluster are taken instead; give them one thread
         each.
     progress
-        Called with the number of finished cells and of all cells, at first and after each.
+        Called with the number of finished cells and of all cells, at first and after each piece of work.
 
     Examples
     --------
@@ -75,26 +86,9 @@ def run_cells(
     >>> from pathlib import Path
     >>> folder = tempfile.TemporaryDirectory()
     >>> journal = Journal(Path(folder.name) / "cells.jsonl", {"what": "squares"})
-    >>> run_cells([{"x": 2}, {"x": 3}], lambda cell: {"y": cell["x"] ** 2}, journal)
+    >>> run_cells([{"x": 2}, {"x": 3}], lambda cells: [{"y": cell["x"] ** 2} for cell in cells], journal)
     {'{"x":2}': {'y': 4}, '{"x":3}': {'y': 9}}
     >>> folder.cleanup()
-    """
-    return run_groups(cells, _one_by_one, partial(_compute_each, compute), journal, n_jobs=n_jobs, progress=progress)
-
-
-def run_groups(
-    cells: Iterable[Cell],
-    group: Callable[[Sequence[Cell]], Iterable[Sequence[Cell]]],
-    compute_together: ComputeTogether,
-    journal: Journal,
-    *,
-    n_jobs: int = 1,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """:func:`run_cells` where several cells are one piece of work, as for an accelerator.
-
-    `group` puts the cells that are missing into groups, in the order in which they are to be computed;
-    `compute_together` returns the results of a group and sets its own number of threads.
     """
     wanted = {cell_key(cell): cell for cell in cells}
     done = journal.done()
@@ -102,9 +96,11 @@ def run_groups(
     finished = len(wanted) - len(missing)
     show = progress or (lambda _finished, _total: None)
     show(finished, len(wanted))
+    work = [[cell] for cell in missing] if group is None else group(missing)
     # One group per batch: a batch of several would be written only when its last one is finished.
     parallel = Parallel(n_jobs=n_jobs, batch_size=1, return_as="generator_unordered")
-    with closing(parallel(delayed(_named)(compute_together, own) for own in group(missing))) as arrivals:
+    jobs = (delayed(_compute)(compute, own, alone=group is None) for own in work)
+    with closing(parallel(jobs)) as arrivals:
         for own, results in arrivals:
             for cell, result in zip(own, results, strict=True):
                 journal.append(cell, result)
@@ -114,20 +110,14 @@ def run_groups(
     return {key: done[key] for key in wanted}
 
 
-def _one_by_one(cells: Sequence[Cell]) -> list[list[Cell]]:
-    return [[cell] for cell in cells]
-
-
-def _compute_each(compute: Compute, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Compute cells with one thread and nothing spread further: both could change the last digits."""
-    with one_thread(), threadpool_limits(limits=1), parallel_config(backend="sequential"):
-        return [compute(cell) for cell in cells]
-
-
-def _named(compute_together: ComputeTogether, cells: Sequence[Cell]) -> tuple[Sequence[Cell], list[dict[str, Any]]]:
+def _compute(compute: Compute, cells: Sequence[Cell], *, alone: bool) -> tuple[Sequence[Cell], list[dict[str, Any]]]:
     """The cells with their results, or an error that names them."""
     try:
-        return cells, compute_together(cells)
+        if not alone:
+            return cells, compute(cells)
+        # More threads, or work that is spread further, could change the last digits.
+        with one_thread(), threadpool_limits(limits=1), parallel_config(backend="sequential"):
+            return cells, compute(cells)
     except Exception as error:
         error.add_note(f"This happened in the cell {' and the cell '.join(map(cell_key, cells))}.")
         raise
@@ -141,11 +131,11 @@ def announce(
     cells: Sequence[Cell], journal: Journal, say: Say, seconds: Callable[[Sequence[Cell]], float | None]
 ) -> None:
     """Say how many cells are missing and how long they will take; None where that is not known."""
-    done = journal.done()
-    missing = [cell for cell in cells if cell_key(cell) not in done]
+    wanted, done = {cell_key(cell): cell for cell in cells}, journal.done()
+    missing = [cell for key, cell in wanted.items() if key not in done]
     estimate = seconds(missing)
     if estimate is not None:
-        say(f"{len(missing)} of {len(cells)} trainings are to be done: {describe_duration(estimate)}")
+        say(f"{len(missing)} of {len(wanted)} trainings are to be done: {describe_duration(estimate)}")
 
 
 def describe_duration(seconds: float) -> str:
@@ -164,19 +154,21 @@ def describe_duration(seconds: float) -> str:
     return f"about {minutes} minute{'s' if minutes > 1 else ''}"
 
 
-def check_names(names: Sequence[str], known: Iterable[str], kind: str) -> None:
-    """Refuse names that are not known, and an empty list.
+def check_names(text: str, known: Iterable[str], kind: str) -> list[str]:
+    """Return names given with commas, each once; refuse names that are not known, and an empty list.
 
     Examples
     --------
-    >>> check_names(["nn", "cmd"], ["nn", "cmd", "mmd"], "method")
+    >>> check_names("nn, cmd, nn", ["nn", "cmd", "mmd"], "method")
+    ['nn', 'cmd']
     """
-    known = list(known)
+    names, known = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip())), list(known)
     for name in names:
         if name not in known:
             raise InvalidInputError(f"{kind} {name!r} is not known; choose among {', '.join(known)}.")
     if not names:
         raise InvalidInputError(f"no {kind} is named; choose among {', '.join(known)}.")
+    return names
 
 
 def identity(what: str, protocol: Mapping[str, Any], data: Mapping[str, str]) -> dict[str, Any]:
@@ -191,6 +183,25 @@ def table_result(
     """Return the result of an experiment, ready for JSON, with what identifies it."""
     rest = {name: value for name, value in described.items() if name != "what"}
     return {"kind": kind, **rest, "seeds": list(seeds), "tasks": list(tasks), **parts}
+
+
+def split_task(task: str) -> dict[str, str]:
+    """Return the two domains of a task as a cell names them.
+
+    Examples
+    --------
+    >>> split_task("books->dvd")
+    {'source': 'books', 'target': 'dvd'}
+    """
+    source, target = task.split("->")
+    return {"source": source, "target": target}
+
+
+def figures_of(
+    names: Iterable[str], cells: Mapping[str, Sequence[Cell]], done: Mapping[str, Any]
+) -> dict[str, dict[str, list[Any]]]:
+    """Return what was measured by name and task, a value for each of the task's cells."""
+    return {name: {task: [done[cell_key(cell)][name] for cell in own] for task, own in cells.items()} for name in names}
 
 
 def accuracy_on_components(

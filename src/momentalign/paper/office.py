@@ -14,7 +14,7 @@ import io
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from momentalign.errors import DataNotFoundError, InvalidInputError
 from momentalign.files import replace_file
-from momentalign.paper.backbones import Backbone, find_weights, open_backbone
-from momentalign.paper.catalogue import OFFICE_FEATURES, OFFICE_IMAGES, data_folder, find_file
+from momentalign.paper.backbones import Backbone, EfficientNetLite0, find_weights, open_backbone
+from momentalign.paper.catalogue import FILES, data_folder, find_file
+from momentalign.paper.digits_data import decode_picture
 from momentalign.paper.experiment import Progress, Say, describe_duration, silent
-from momentalign.paper.image_files import decode_picture
 from momentalign.training.torch_engine import one_thread
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "open_features",
 ]
 
+IMAGES_FILE, FEATURES_FILE = "office31_jpeg.npz", "office31_efflite0.npz"
 DOMAINS = ("amazon", "dslr", "webcam")
 SIDE, WINDOW = 256, 224
 
@@ -93,10 +94,10 @@ class OfficeRows(NamedTuple):
 
 def load_pictures(folder: str | Path | None = None) -> Pictures:
     """Return all pictures, from the folders of the three domains where they are there, or else from the archive."""
-    root = data_folder(folder, name=OFFICE_IMAGES.name, explanation=f"It is {OFFICE_IMAGES.what}.")
+    root = data_folder(folder, name=IMAGES_FILE, explanation=f"It is {FILES[IMAGES_FILE].what}.")
     if (root / DOMAINS[0] / "images").is_dir():
         return _from_folders(root)
-    path = find_file(OFFICE_IMAGES, folder)
+    path = find_file(IMAGES_FILE, folder)
     with np.load(path, allow_pickle=False) as arrays:
         content, offset = arrays["jpeg"], arrays["jpeg_offset"]
         return Pictures(
@@ -105,13 +106,13 @@ def load_pictures(folder: str | Path | None = None) -> Pictures:
             arrays["y"].astype(np.intp),
             arrays["domain"].astype(np.intp),
             tuple(arrays["class_names"].tolist()),
-            OFFICE_IMAGES.sha256,
+            FILES[IMAGES_FILE].sha256,
         )
 
 
 def load_features(folder: str | Path | None = None) -> OfficeRows:
     """Return the ready features of the centre crops."""
-    with np.load(find_file(OFFICE_FEATURES, folder), allow_pickle=False) as arrays:
+    with np.load(find_file(FEATURES_FILE, folder), allow_pickle=False) as arrays:
         return OfficeRows(arrays["x"][None], arrays["y"].astype(np.intp), arrays["domain"].astype(np.intp))
 
 
@@ -227,29 +228,24 @@ def open_features(
     """
     try:
         weights = find_weights(backbone)
-    except DataNotFoundError:
-        if backbone is not None or not _has_ready_features(folder):
+    except DataNotFoundError as missing:
+        if backbone is not None:
             raise
-        say(f"{OFFICE_FEATURES.name} is taken as it is, centre crops only: no weights are installed to compute others.")
-        return ObjectFeatures(
-            load_features(folder), "EfficientNet-Lite0", {OFFICE_FEATURES.name: OFFICE_FEATURES.sha256}
-        )
+        try:
+            ready = load_features(folder)
+        except DataNotFoundError:
+            raise missing from None
+        say(f"{FEATURES_FILE} is taken as it is, centre crops only: no weights are installed to compute others.")
+        return ObjectFeatures(ready, EfficientNetLite0.title, {FEATURES_FILE: FILES[FEATURES_FILE].sha256})
     pictures = load_pictures(folder)
-    cache_of_features = _Cache(pictures, str(weights), Path(cache), device, n_jobs if device == "cpu" else 1)
-    rows = cache_of_features.features((CENTRE,), say, progress)
+    kept = _Cache(pictures, str(weights), Path(cache), device, n_jobs if device == "cpu" else 1)
+    rows = kept.features((CENTRE,), say, progress)
     if crops:
-        rows = np.concatenate([rows, cache_of_features.features(CROPS, say, progress)])
+        rows = np.concatenate([rows, kept.features(CROPS, say, progress)])
     office = OfficeRows(rows, pictures.labels, pictures.domains)
-    data = {"pictures": pictures.sha256, "weights": cache_of_features.backbone.sha256}
-    return ObjectFeatures(office, cache_of_features.backbone.network.title, data)
-
-
-def _has_ready_features(folder: str | Path | None) -> bool:
-    try:
-        load_features(folder)
-    except DataNotFoundError:
-        return False
-    return True
+    return ObjectFeatures(
+        office, kept.backbone.network.title, {"pictures": pictures.sha256, "weights": kept.backbone.sha256}
+    )
 
 
 class _Cache(NamedTuple):
@@ -267,69 +263,54 @@ class _Cache(NamedTuple):
 
     def features(self, views: Sequence[View], say: Say, progress: Progress | None) -> Features:
         """Return features (views, pictures, width) of some views, all of them kept."""
-        folder = self.folder / f"office31-{self._key(views)}"
+        # Sixteen digits of the digest of weights, pictures and views name the folder.
+        identity = [self.backbone.sha256, self.pictures.sha256, [list(view) for view in views]]
+        digest = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+        folder = self.folder / f"office31-{digest}"
         with _explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
-        starts = range(0, len(self.pictures.labels), PART)
-        missing = [start for start in starts if self._kept(folder, start, views) is None]
+        count = len(self.pictures.labels)
+        rows = {folder / f"{i:05d}.npy": range(i, min(i + PART, count)) for i in range(0, count, PART)}
+        missing = [path for path, own in rows.items() if self._load(path, len(own), views) is None]
         if missing:
-            self._compute(folder, missing, views, say, progress)
-        parts = [self._kept(folder, start, views) for start in starts]
+            self._compute({path: rows[path] for path in missing}, views, say, progress)
+        parts = [self._load(path, len(own), views) for path, own in rows.items()]
         return np.concatenate([part for part in parts if part is not None], axis=1)
 
-    def _key(self, views: Sequence[View]) -> str:
-        """Sixteen digits of the digest of weights, pictures and views."""
-        parts = [self.backbone.sha256, self.pictures.sha256, [list(view) for view in views]]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-    def _compute(
-        self, folder: Path, missing: Sequence[int], views: Sequence[View], say: Say, progress: Progress | None
-    ) -> None:
-        workers = effective_n_jobs(self.n_jobs)
-        count = sum(len(self._indices(start)) for start in missing)
-        seconds = count * self._seconds(views) / min(workers, len(missing))
-        say(f"features of {count} pictures, views of each: {len(views)}: {describe_duration(seconds)}")
-        # One part at a time, and written as it arrives: a run that is stopped keeps what was finished.
-        parallel = Parallel(n_jobs=self.n_jobs, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator")
-        jobs = (
-            delayed(_features)(*self._contents(self._indices(start)), views, self.weights, self.device)
-            for start in missing
-        )
-        with closing(parallel(jobs)) as arrivals:
-            for number, (start, part) in enumerate(zip(missing, arrivals, strict=True), start=1):
-                content = io.BytesIO()
-                np.save(content, part, allow_pickle=False)
-                with _explained(folder):
-                    replace_file(folder / _part_name(start), content.getvalue())
-                if progress is not None:
-                    progress(number, len(missing))
-
-    def _seconds(self, views: Sequence[View]) -> float:
-        """Measure how long a picture takes."""
-        few = self._contents(self._indices(0)[:4])
-        _features(*few, views, self.weights, self.device)
-        start = time.perf_counter()
-        _features(*few, views, self.weights, self.device)
-        return (time.perf_counter() - start) / len(few[0])
-
-    def _indices(self, start: int) -> range:
-        return range(start, min(start + PART, len(self.pictures.labels)))
-
-    def _contents(self, indices: range) -> tuple[list[bytes], list[str]]:
-        return [self.pictures.read(index) for index in indices], [self.pictures.name(index) for index in indices]
-
-    def _kept(self, folder: Path, start: int, views: Sequence[View]) -> Features | None:
+    def _load(self, path: Path, count: int, views: Sequence[View]) -> Features | None:
         """A part as it was kept; None where it is missing or damaged, so that it is computed."""
         try:
-            part: NDArray[Any] = np.load(folder / _part_name(start), allow_pickle=False)
+            part: NDArray[Any] = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError):
             return None
-        shape = (len(views), len(self._indices(start)), self.backbone.network.width)
-        return part if part.shape == shape and part.dtype == np.float16 else None
+        whole = part.shape == (len(views), count, self.backbone.network.width) and part.dtype == np.float16
+        return part if whole else None
 
+    def _compute(
+        self, missing: Mapping[Path, range], views: Sequence[View], say: Say, progress: Progress | None
+    ) -> None:
+        def jpegs(rows: range) -> list[tuple[bytes, str]]:
+            return [(self.pictures.read(row), self.pictures.name(row)) for row in rows]
 
-def _part_name(start: int) -> str:
-    return f"{start:05d}.npy"
+        few = jpegs(range(min(4, len(self.pictures.labels))))
+        _features(few, views, self.weights, self.device)  # warms up
+        start = time.perf_counter()
+        _features(few, views, self.weights, self.device)
+        each = (time.perf_counter() - start) / len(few)
+        count = sum(map(len, missing.values()))
+        duration = describe_duration(each * count / min(effective_n_jobs(self.n_jobs), len(missing)))
+        say(f"features of {count} pictures, views of each: {len(views)}: {duration}")
+        # One part at a time, and written as it arrives: a run that is stopped keeps what was finished.
+        parallel = Parallel(n_jobs=self.n_jobs, batch_size=1, pre_dispatch="2*n_jobs", return_as="generator")
+        jobs = (delayed(_features)(jpegs(rows), views, self.weights, self.device) for rows in missing.values())
+        with closing(parallel(jobs)) as arrivals:
+            for number, (path, part) in enumerate(zip(missing, arrivals, strict=True), start=1):
+                content = io.BytesIO()
+                np.save(content, part, allow_pickle=False)
+                with _explained(path.parent):
+                    replace_file(path, content.getvalue())
+                if progress is not None:
+                    progress(number, len(missing))
 
 
 @cache
@@ -339,18 +320,15 @@ def _backbone(weights: str, device: str) -> Backbone:
     return backbone
 
 
-def _features(
-    contents: Sequence[bytes], names: Sequence[str], views: Sequence[View], weights: str, device: str
-) -> Features:
-    """Features (views, pictures, width) of some pictures, computed in one process."""
+def _features(files: Sequence[tuple[bytes, str]], views: Sequence[View], weights: str, device: str) -> Features:
+    """Features (views, pictures, width) of some JPEG files, computed in one process."""
     network = _backbone(weights, device).network
-    windows = np.stack([cut_views(content, name, views) for content, name in zip(contents, names, strict=True)], axis=1)
-    images = torch.as_tensor(windows).flatten(0, 1)
+    images = torch.as_tensor(np.stack([cut_views(*file, views) for file in files], axis=1)).flatten(0, 1)
     # Rounded products (TF32) would change features in the third digit.
     with one_thread(), torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         few = torch.split(images, ON_CPU if device == "cpu" else ON_ACCELERATOR)
         found = [network(part.to(device).float().contiguous(memory_format=torch.channels_last)).cpu() for part in few]
-    return torch.cat(found).view(len(views), len(contents), -1).numpy().astype(np.float16)
+    return torch.cat(found).view(len(views), len(files), -1).numpy().astype(np.float16)
 
 
 @contextmanager

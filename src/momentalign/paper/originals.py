@@ -17,6 +17,7 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
 from momentalign.files import replace_file
-from momentalign.paper.catalogue import BenchmarkFile, DataSet, file_sha256
+from momentalign.paper.catalogue import BenchmarkFile, DataSet, file_sha256, find_data_set
 from momentalign.paper.download import download, mirrored
 
 __all__ = ["Presence", "State", "get", "look", "save_arrays", "tar_members"]
@@ -36,11 +37,6 @@ State: TypeAlias = Literal["right", "counted", "damaged", "in part", "absent"]
 
 # Above the largest picture and the largest set; a forged archive cannot fill the disk.
 LARGEST_MEMBER, LARGEST_ARCHIVE = 2**24, 2**30
-PATTERNS = {
-    "mnist-m": r"(mnist_m/mnist_m_(?:train|test)(?:_labels\.txt|/\w+\.png))",
-    "photographs": r"BSDS500/data/images/train/(\d+\.jpg)",
-    "office-31": r"data/Office31/((?:amazon|dslr|webcam)/images/\w+/\w+\.jpg)",
-}
 FIRST_BYTES = {".png": b"\x89PNG", ".jpg": b"\xff\xd8", ".txt": b""}
 
 
@@ -66,13 +62,21 @@ def look(data_set: DataSet, folder: Path) -> Presence:
         right = all(map(_is_right, data_set.files, files))
         return Presence("right" if right else "damaged", tuple(files))
     if kept and all(path.exists() for path in kept):
-        return Presence(_kept_state(data_set, folder), tuple(kept))
+        if data_set.counts:
+            return Presence("damaged" if _wrong_content(data_set, folder) else "counted", tuple(kept))
+        known = [(original.sha256, folder / original.name) for original in data_set.originals]
+        right = all(path.is_file() and file_sha256(path) == sha256 for sha256, path in known)
+        return Presence("right" if right else "damaged", tuple(kept))
     some = tuple(path for path in (*files, *kept) if path.exists())
     return Presence("in part" if some else "absent", some)
 
 
 def get(
-    data_set: DataSet, folder: Path, *, mirror: str | None = None, progress: NamedProgress | None = None
+    data_set: DataSet,
+    folder: Path,
+    *,
+    mirror: str | None = None,
+    progress: NamedProgress = lambda _name, _done, _total: None,
 ) -> Presence:
     """Download the originals of a data set and make them into what the experiments read; right files are left alone.
 
@@ -96,7 +100,15 @@ def get(
     try:
         downloads = folder / "downloads" / data_set.name
         downloads.mkdir(parents=True, exist_ok=True)
-        paths = _download_all(data_set, folder if _stays(data_set) else downloads, mirror, progress)
+        # Originals without counts are what is read; others are unpacked or rebuilt.
+        goal = folder if data_set.kept and not data_set.counts else downloads
+        paths = [
+            download(
+                mirrored(original.url, mirror), goal / original.name, sha256=original.sha256,
+                progress=partial(progress, original.name),
+            )
+            for original in data_set.originals
+        ]  # fmt: skip
         record = _record(data_set, paths, mirror)
         _finish(data_set, folder, downloads, paths)
         replace_file(folder / f"{data_set.name}.origin.json", json.dumps(record, indent=1).encode())
@@ -174,19 +186,6 @@ def _is_rebuilt(data_set: DataSet) -> bool:
     return all(file.rebuilt_sha256 is not None for file in data_set.files)
 
 
-def _stays(data_set: DataSet) -> bool:
-    """Whether the originals themselves are what is read."""
-    return bool(data_set.kept) and not data_set.counts
-
-
-def _kept_state(data_set: DataSet, folder: Path) -> State:
-    if data_set.counts:
-        return "damaged" if _wrong_content(data_set, folder) else "counted"
-    paths = [(original.sha256, folder / original.name) for original in data_set.originals]
-    right = all(path.is_file() and file_sha256(path) == sha256 for sha256, path in paths)
-    return "right" if right else "damaged"
-
-
 def _check_nothing_in_the_way(data_set: DataSet, folder: Path) -> None:
     """Refuse to write over what a user put there; only a file that is rebuilt is replaced."""
     known = {original.name: original.sha256 for original in data_set.originals}
@@ -199,15 +198,6 @@ def _check_nothing_in_the_way(data_set: DataSet, folder: Path) -> None:
         raise InvalidInputError(
             f"{wrong[0]} is there and is not what it should be; move it away, then get {data_set.name} again."
         )
-
-
-def _download_all(data_set: DataSet, folder: Path, mirror: str | None, progress: NamedProgress | None) -> list[Path]:
-    paths = []
-    for original in data_set.originals:
-        path = folder / original.name
-        show = (lambda done, total, name=path.name: progress(name, done, total)) if progress else None
-        paths.append(download(mirrored(original.url, mirror), path, sha256=original.sha256, progress=show))
-    return paths
 
 
 def _record(data_set: DataSet, paths: Sequence[Path], mirror: str | None) -> dict[str, Any]:
@@ -231,7 +221,15 @@ def _finish(data_set: DataSet, folder: Path, downloads: Path, paths: list[Path])
     """Rebuild or unpack the downloads; what is damaged is removed, so that the next try starts anew."""
     try:
         if _is_rebuilt(data_set):
-            _rebuild(data_set, folder, paths)
+            (file,) = data_set.files
+            content = save_arrays(REBUILD[data_set.name](paths))
+            digest = hashlib.sha256(content).hexdigest()
+            if digest != file.rebuilt_sha256:
+                raise DamagedFileError(
+                    f"{file.name} made of the downloads is not what it should be (SHA-256 {digest[:12]}, expected "
+                    f"{str(file.rebuilt_sha256)[:12]})."
+                )
+            replace_file(folder / file.name, content)
         elif data_set.counts:
             _unpack(data_set, folder, downloads, paths[0])
     except DamagedFileError as error:
@@ -240,23 +238,11 @@ def _finish(data_set: DataSet, folder: Path, downloads: Path, paths: list[Path])
         raise DamagedFileError(f"{error} What was downloaded for {data_set.name} is removed; get it again.") from error
 
 
-def _rebuild(data_set: DataSet, folder: Path, paths: list[Path]) -> None:
-    (file,) = data_set.files
-    content = save_arrays(REBUILD[data_set.name](paths))
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != file.rebuilt_sha256:
-        raise DamagedFileError(
-            f"{file.name} made of the downloads is not what it should be (SHA-256 {digest[:12]}, expected "
-            f"{str(file.rebuilt_sha256)[:12]})."
-        )
-    replace_file(folder / file.name, content)
-
-
 def _unpack(data_set: DataSet, folder: Path, downloads: Path, path: Path) -> None:
     """Take the pictures out beside the archive, and move them into the folder when all are there."""
     with tempfile.TemporaryDirectory(dir=downloads) as temporary:
         inside = Path(temporary)
-        for name, content in tar_members(path, PATTERNS[data_set.name]):
+        for name, content in tar_members(path, data_set.members):
             if not content.startswith(FIRST_BYTES[Path(name).suffix]):
                 raise DamagedFileError(f"{path} holds {name}, which is no picture.")
             (inside / name).parent.mkdir(parents=True, exist_ok=True)
@@ -324,7 +310,7 @@ def _reviews(paths: list[Path]) -> Arrays:
 
 def _photographs(paths: list[Path]) -> Arrays:
     """JPEG files end to end in the order of their names."""
-    pictures = sorted(tar_members(paths[0], PATTERNS["photographs"]))
+    pictures = sorted(tar_members(paths[0], find_data_set("photographs").members))
     ends = np.cumsum([0, *(len(content) for _, content in pictures)])
     return {
         "jpeg": np.frombuffer(b"".join(content for _, content in pictures), np.uint8),

@@ -1,14 +1,12 @@
 """Benchmark problems of rows: the artificial example and the product reviews.
 
-Sections 6.2 and 6.3 of Zellinger et al. (2019). The files are those of :mod:`momentalign.paper.catalogue`.
-
-Generated problems: seeded, natural, and hard enough to need adaptation.
-
-Stands in for the artificial data of Section 6.2: three classes in the plane, each shifted and turned in the target.
+Sections 6.2 and 6.3 of Zellinger et al. (2019). The files are those of :mod:`momentalign.paper.catalogue`. A generated
+problem stands in for the artificial data: three classes in the plane, each shifted and turned in the target.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -16,12 +14,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from momentalign.paper.catalogue import ARTIFICIAL, REVIEWS, find_file
+from momentalign.paper.catalogue import find_file
 
-__all__ = ["CATEGORIES", "Problem", "Reviews", "load_artificial", "load_reviews", "make_artificial"]
+__all__ = [
+    "ARTIFICIAL_FILE",
+    "CATEGORIES",
+    "REVIEWS_FILE",
+    "Problem",
+    "Reviews",
+    "load_artificial",
+    "load_reviews",
+    "make_artificial",
+]
 
+ARTIFICIAL_FILE, REVIEWS_FILE = "artificial.npz", "amazon_reviews.npz"
 CATEGORIES = ("books", "dvd", "electronics", "kitchen")
-Matrix: TypeAlias = Any
+Points: TypeAlias = NDArray[np.float64]
 
 
 class Problem(NamedTuple):
@@ -36,43 +44,37 @@ class Problem(NamedTuple):
 class Reviews(NamedTuple):
     """Counts of words (CSR, float32) and labels (0 negative, 1 positive) of each product category."""
 
-    rows: dict[str, Matrix]
+    rows: dict[str, Any]
     labels: dict[str, NDArray[np.intp]]
     vocabulary: list[str]
 
 
 def load_artificial(folder: str | Path | None = None) -> Problem:
     """Return the authors' artificial problem of Section 6.2: 639 + 639 points in the plane, three classes."""
-    with np.load(find_file(ARTIFICIAL, folder), allow_pickle=False) as arrays:
+    with np.load(find_file(ARTIFICIAL_FILE, folder), allow_pickle=False) as arrays:
         return Problem(
             arrays["x_source"].astype(np.float64),
-            _codes(arrays["y_source"]),
+            arrays["y_source"].argmax(axis=1),
             arrays["x_target"].astype(np.float64),
-            _codes(arrays["y_target"]),
+            arrays["y_target"].argmax(axis=1),
         )
 
 
 def load_reviews(folder: str | Path | None = None) -> Reviews:
     """Return the reviews of Section 6.3: books, dvd, electronics, kitchen; the first 2,000 of each are labelled."""
-    with np.load(find_file(REVIEWS, folder), allow_pickle=False) as arrays:
+    with np.load(find_file(REVIEWS_FILE, folder), allow_pickle=False) as arrays:
         columns = (arrays["xx_data"], arrays["xx_indices"], arrays["xx_indptr"])
         rows = sparse.csc_matrix(columns, shape=tuple(arrays["xx_shape"])).T.tocsr().astype(np.float32)
         labels = (arrays["yy"].ravel() > 0).astype(np.intp)
         offset = arrays["offset"].ravel().astype(int)
         vocabulary = arrays["vocabulary"].tolist()
-    places = {name: slice(offset[i], offset[i + 1]) for i, name in enumerate(CATEGORIES)}
+    parts = {name: slice(*ends) for name, ends in zip(CATEGORIES, pairwise(offset), strict=True)}
     return Reviews(
-        {name: rows[place] for name, place in places.items()},
-        {name: labels[place] for name, place in places.items()},
+        {name: rows[part] for name, part in parts.items()},
+        {name: labels[part] for name, part in parts.items()},
         vocabulary,
     )
 
-
-def _codes(one_hot: NDArray[Any]) -> NDArray[np.intp]:
-    return np.asarray(one_hot.argmax(axis=1))
-
-
-Points = NDArray[np.float64]
 
 SIZES = (200, 221, 218)
 NOISE = 0.02

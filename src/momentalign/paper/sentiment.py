@@ -10,7 +10,7 @@ CORAL are not the paper's, see docs/paper.md. The sensitivity experiment (Sectio
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -29,29 +29,24 @@ from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.journal import Journal, cell_key
 from momentalign.networks.shallow import Layer, outputs
-from momentalign.paper.catalogue import REVIEWS as REVIEWS_FILE
-from momentalign.paper.comparison_page import KEYS, PageText, comparison_page
+from momentalign.paper.catalogue import FILES
 from momentalign.paper.experiment import (
     Cell,
     Progress,
     accuracy_on_components,
-    check_names,
     identity,
     run_cells,
-    run_groups,
+    split_task,
     table_result,
 )
-from momentalign.paper.problems import CATEGORIES, Reviews, load_reviews
-from momentalign.paper.tables import REVIEWS
-from momentalign.report.page import check_result
-from momentalign.selection.reverse import Domains, reverse_scores_of_tasks
+from momentalign.paper.grouped import reverse_scores_of_tasks, train_tasks
+from momentalign.paper.problems import REVIEWS_FILE, Reviews, load_reviews
+from momentalign.paper.tables import REVIEWS, PageText, comparison_page
 from momentalign.selection.search import ReverseValidationSearch
 from momentalign.training.config import Distance, NetworkSpec, Optimizer, Task, TrainingConfig
-from momentalign.training.stack import train_tasks
 
 __all__ = [
     "METHODS",
-    "PRESETS",
     "TASKS",
     "Method",
     "ReviewTask",
@@ -63,13 +58,12 @@ __all__ = [
     "run",
     "sentiment_page",
     "starts",
-    "task_name",
 ]
 
 LABELLED, HELD_OUT = 2000, 0.3
 SHUFFLE_SEED = SELECTION_SEED = 0
 CONFIG = TrainingConfig(initializer="lecun_uniform", compiled=True)
-TASKS = tuple(itertools.permutations(CATEGORIES, 2))
+TASKS = REVIEWS.tasks
 # What every method shares; a journal of another protocol is refused.
 PROTOCOL = {
     "features": "counts", "hidden": CONFIG.hidden[0], "optimizer": CONFIG.optimizer.name,
@@ -126,7 +120,7 @@ def run(
     journal: Journal,
     *,
     seeds: Sequence[int] = range(10),
-    tasks: Sequence[tuple[str, str]] = TASKS,
+    tasks: Sequence[str] = TASKS,
     n_jobs: int = 1,
     device: str = "cpu",
     folder: str | Path | None = None,
@@ -141,7 +135,7 @@ def run(
     journal
         Where finished cells are kept.
     seeds, tasks
-        Repetitions, and pairs of categories.
+        Repetitions, and tasks such as ``books->dvd``.
     n_jobs, device
         Processes to compute in, on the CPU, or an accelerator.
     folder
@@ -149,41 +143,39 @@ def run(
     progress
         Called with the number of finished cells and of all cells.
     """
-    check_names(methods, METHODS, "method")
     work = partial(compute_all, journal=journal, folder=folder, device=device, n_jobs=n_jobs, progress=progress)
     pairs = list(itertools.product(methods, tasks))
     scores = work([cell for pair in pairs for cell in _search_cells(*pair)])
-    cells = {
-        (method, task): {**_task_cell(method, task), "seeds": list(seeds), **_choose(method, task, scores)}
-        for method, task in pairs
-    }
+    cells = {pair: {**_task_cell(*pair), "seeds": list(seeds), **_choose(*pair, scores)} for pair in pairs}
     done = work(cells.values())
-    columns = {method: _column(method, tasks, cells, done) for method in methods}
-    described = review_identity("sentiment")
-    return table_result("sentiment", described, seeds, [task_name(*task) for task in tasks], methods=columns)
+    columns = {}
+    for method in methods:
+        settings = {name: value for name, value in asdict(METHODS[method]).items() if value and name != "title"}
+        accuracy = {task: done[cell_key(cells[method, task])]["accuracy"] for task in tasks}
+        columns[method] = {"title": METHODS[method].title, "settings": settings, "accuracy": accuracy}
+        if METHODS[method].searched:
+            columns[method]["chosen"] = {
+                task: {key: value for key, value in cells[method, task].items() if key in ("weight", "beta")}
+                for task in tasks
+            }
+    return table_result("sentiment", review_identity("sentiment"), seeds, tasks, methods=columns)
 
 
 def sentiment_page(result: Mapping[str, Any]) -> str:
     """Return the page of one result of ``momentalign reproduce sentiment``."""
-    check_result(result, "sentiment", KEYS)
     return comparison_page(result, REVIEWS, PAGE)
-
-
-def task_name(source: str, target: str) -> str:
-    """Return the name of a task in results: ``books->dvd``."""
-    return f"{source}->{target}"
 
 
 def review_identity(what: str) -> dict[str, Any]:
     """Return what makes results of an experiment on reviews comparable."""
-    return identity(what, PROTOCOL, {REVIEWS_FILE.name: REVIEWS_FILE.sha256})
+    return identity(what, PROTOCOL, {REVIEWS_FILE: FILES[REVIEWS_FILE].sha256})
 
 
-def _task_cell(method: str, task: tuple[str, str]) -> dict[str, Any]:
-    return {"method": method, "source": task[0], "target": task[1]}
+def _task_cell(method: str, task: str) -> dict[str, Any]:
+    return {"method": method, **split_task(task)}
 
 
-def _search_cells(method: str, task: tuple[str, str]) -> list[Cell]:
+def _search_cells(method: str, task: str) -> list[Cell]:
     """The cells whose scores decide about weight and beta of a method on a task."""
     settings = METHODS[method]
     if not settings.searched:
@@ -192,7 +184,7 @@ def _search_cells(method: str, task: tuple[str, str]) -> list[Cell]:
     return [{**cell, "beta": beta} for beta in settings.betas] or [cell]
 
 
-def _choose(method: str, task: tuple[str, str], scores: Mapping[str, Any]) -> dict[str, float]:
+def _choose(method: str, task: str, scores: Mapping[str, Any]) -> dict[str, float]:
     """Weight and beta with the best score by reverse validation; of equals the smallest weight."""
     settings = METHODS[method]
     if method == "tca":
@@ -206,18 +198,6 @@ def _choose(method: str, task: tuple[str, str], scores: Mapping[str, Any]) -> di
     ]
     _, negative, beta = max(candidates, key=lambda candidate: candidate[:2])
     return {"weight": -negative} | ({} if beta is None else {"beta": beta})
-
-
-def _column(method: str, tasks: Any, cells: Mapping[Any, Cell], done: Mapping[str, Any]) -> dict[str, Any]:
-    """One method's part of the results."""
-    settings = {name: value for name, value in asdict(METHODS[method]).items() if value and name != "title"}
-    own = {task_name(*task): cells[method, task] for task in tasks}
-    accuracy = {name: done[cell_key(cell)]["accuracy"] for name, cell in own.items()}
-    column = {"title": METHODS[method].title, "settings": settings, "accuracy": accuracy}
-    if METHODS[method].searched:
-        chosen = {name: {key: cell[key] for key in ("weight", "beta") if key in cell} for name, cell in own.items()}
-        column["chosen"] = chosen
-    return column
 
 
 def compute_all(
@@ -238,11 +218,10 @@ def compute_all(
     ``hidden``. With ``grid``, a list of weights, there is one network for each; with ``weights`` the cell asks for
     their scores by reverse validation.
     """
-    data = None if folder is None else str(folder)
+    work = partial(compute, folder=None if folder is None else str(folder), device=device)
     if device == "cpu":
-        return run_cells(cells, partial(compute, folder=data), journal, n_jobs=n_jobs, progress=progress)
-    work = partial(compute_together, folder=data, device=device)
-    return run_groups(cells, _by_settings, work, journal, progress=progress)
+        return run_cells(cells, work, journal, n_jobs=n_jobs, progress=progress)
+    return run_cells(cells, work, journal, group=_by_settings, progress=progress)
 
 
 def _by_settings(cells: Sequence[Cell]) -> list[list[Cell]]:
@@ -254,12 +233,7 @@ def _by_settings(cells: Sequence[Cell]) -> list[list[Cell]]:
     return list(groups.values())
 
 
-def compute(cell: Cell, *, folder: str | None = None) -> dict[str, Any]:
-    """Compute one cell on the CPU."""
-    return compute_together([cell], folder=folder, device="cpu")[0]
-
-
-def compute_together(cells: Sequence[Cell], *, folder: str | None, device: str) -> list[dict[str, Any]]:
+def compute(cells: Sequence[Cell], *, folder: str | None = None, device: str = "cpu") -> list[dict[str, Any]]:
     """Compute cells that differ in their task alone."""
     cell = cells[0]
     if cell["method"] == "auto":
@@ -268,10 +242,22 @@ def compute_together(cells: Sequence[Cell], *, folder: str | None, device: str) 
     if cell["method"] == "tca":
         return [_on_components(cell, task) for task in found]
     config, tasks = config_of(cell.get("hidden", 50)), [own.task for own in found]
+    distance = distance_of(cell["method"], cell)
     if "weights" in cell:
-        return [{"scores": scores} for scores in _reverse_scores(cell, tasks, config, device)]
-    specs = [_specs(cell, own) for own in starts(tasks, config, cell["seeds"], device=device)]
-    trained = train_tasks(tasks, config, specs, device=device)
+        specs = [NetworkSpec(SELECTION_SEED, weight, distance) for weight in cell["weights"]]
+        whole = [Task(*_whole_source(task), task.target, 2) for task in tasks]
+        every = reverse_scores_of_tasks(whole, config, specs, seed=SELECTION_SEED, device=device)
+        return [{"scores": [float(score) for score in scores]} for scores in every]
+    weights = cell.get("grid", [cell.get("weight", 0.0)])
+    started = [
+        [
+            NetworkSpec(seed, weight, distance, initial=start)
+            for seed, start in zip(cell["seeds"], own, strict=True)
+            for weight in weights
+        ]
+        for own in starts(tasks, config, cell["seeds"], device=device)
+    ]
+    trained = train_tasks(tasks, config, started, device=device)
     return [
         {
             "accuracy": [own.accuracy(network.layers) for network in networks],
@@ -339,24 +325,6 @@ def distance_of(method: str, cell: Cell) -> Distance | None:
     return CORALLoss() if method == "coral" else AdversarialLoss(cell.get("hidden", 50))
 
 
-def _specs(cell: Cell, starts: Sequence[Sequence[Layer]]) -> list[NetworkSpec]:
-    distance, weights = distance_of(cell["method"], cell), cell.get("grid", [cell.get("weight", 0.0)])
-    return [
-        NetworkSpec(seed, weight, distance, initial=start)
-        for seed, start in zip(cell["seeds"], starts, strict=True)
-        for weight in weights
-    ]
-
-
-def _reverse_scores(cell: Cell, tasks: Sequence[Task], config: TrainingConfig, device: str) -> list[list[float]]:
-    """Reverse accuracies [task][weight]."""
-    distance = distance_of(cell["method"], cell)
-    specs = [NetworkSpec(SELECTION_SEED, weight, distance) for weight in cell["weights"]]
-    domains = [Domains(*_whole_source(task), task.target) for task in tasks]
-    scores = reverse_scores_of_tasks(domains, 2, config, specs, seed=SELECTION_SEED, device=device)
-    return [[float(score) for score in own] for own in scores]
-
-
 def _whole_source(task: Task) -> tuple[Any, NDArray[np.intp]]:
     parts: list[Any] = [task.source, task.validation]
     rows = sparse.vstack(parts, format="csr")
@@ -392,33 +360,25 @@ def _with_automatic_weight(cell: Cell, *, folder: str | None, device: str) -> di
     }
 
 
-PRESETS: dict[str, Callable[[int | None], Any]] = {
-    "nn": lambda seed: MANNClassifier(discrepancy=None, random_state=seed),
-    "cmd": lambda seed: MANNClassifier(weight=METHODS["cmd"].weights[0], random_state=seed),
-    "cv-cmd": lambda seed: MANNClassifier(discrepancy="cv-cmd", weight=METHODS["cv-cmd"].weights[0], random_state=seed),
-    "coral": lambda seed: MANNClassifier(discrepancy="coral", weight=METHODS["coral"].weights[0], random_state=seed),
-    "dann": lambda seed: MANNClassifier(discrepancy="dann", weight=METHODS["dann"].weights[0], random_state=seed),
-    "mmd": lambda seed: ReverseValidationSearch(
-        MANNClassifier(random_state=seed),
-        {
-            "weight": list(METHODS["mmd"].weights),
-            "discrepancy": [MMDLoss(beta=beta) for beta in METHODS["mmd"].betas],
-        },
-        random_state=seed,
-    ),
-    "auto": lambda seed: MANNClassifier(weight="auto", random_state=seed),
-}
-"""Name of a method -> what makes its estimator from a seed. MMD is a search over the paper's grid."""
-
-
 def preset(method: str, *, random_state: int | None = None) -> Any:
     """Return a method with the paper's settings as an estimator with ``fit(X, y, X_target=...)``.
+
+    The MMD is a search over the paper's grid.
 
     Examples
     --------
     >>> preset("cv-cmd", random_state=0)
     MANNClassifier(discrepancy='cv-cmd', random_state=0)
     """
-    if method not in PRESETS:
-        raise InvalidInputError(f"there is no preset {method!r}; choose among {', '.join(PRESETS)}.")
-    return PRESETS[method](random_state)
+    if method not in METHODS or method == "tca":  # a transformer, to stand before a classifier
+        known = [name for name in METHODS if name != "tca"]
+        raise InvalidInputError(f"there is no preset {method!r}; choose among {', '.join(known)}.")
+    settings = METHODS[method]
+    if method == "auto":
+        return MANNClassifier(weight="auto", random_state=random_state)
+    if settings.searched:
+        grid = {"weight": list(settings.weights), "discrepancy": [MMDLoss(beta=beta) for beta in settings.betas]}
+        return ReverseValidationSearch(MANNClassifier(random_state=random_state), grid, random_state=random_state)
+    if method == "nn":
+        return MANNClassifier(discrepancy=None, random_state=random_state)
+    return MANNClassifier(discrepancy=method, weight=settings.weights[0], random_state=random_state)

@@ -14,17 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter1d
 
-from momentalign.errors import InvalidInputError
-from momentalign.validation import positive_int
-
 __all__ = [
     "FIELD",
-    "MASTER",
     "WAVELENGTHS",
     "Calibration",
     "Instrument",
     "calibration_transfer",
-    "pure_spectra",
     "standard_normal_variate",
 ]
 
@@ -37,7 +32,7 @@ WAVELENGTHS: Floats = np.arange(1100.0, 2500.0, 8.0)
 STEP, MARGIN = 1.0, 100.0
 FINE: Floats = np.arange(WAVELENGTHS[0] - MARGIN, WAVELENGTHS[-1] + MARGIN + STEP, STEP)
 # A Gaussian's full width at half its height, in standard deviations.
-WIDTH_IN_DEVIATIONS = 2.0 * np.sqrt(2.0 * np.log(2.0))
+WIDTH_IN_STDS = 2.0 * np.sqrt(2.0 * np.log(2.0))
 
 
 class Band(NamedTuple):
@@ -55,10 +50,10 @@ BANDS: dict[str, tuple[Band, ...]] = {
     "protein": (Band(1510.0, 110.0, 0.6), Band(1735.0, 70.0, 0.4), Band(2055.0, 80.0, 1.3), Band(2180.0, 70.0, 1.2)),
     "starch": (Band(1580.0, 160.0, 0.6), Band(1930.0, 120.0, 0.7), Band(2100.0, 130.0, 1.5), Band(2280.0, 80.0, 1.2)),
 }
-# Mean and deviation of the mass fraction of each substance but the last, which is the rest.
+# Mean and standard deviation of the mass fraction of each substance but the last, which is the rest.
 CONTENTS: dict[str, tuple[float, float]] = {"water": (0.10, 0.015), "oil": (0.05, 0.012), "protein": (0.11, 0.015)}
-# Deviation of the light's path through the sample, which no two fillings of a cell have alike.
-PATH_DEVIATION = 0.01
+# Standard deviation of the light's path through the sample, which no two fillings of a cell have alike.
+PATH_STD = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +72,7 @@ class Instrument:
         Photometric errors: absorbances are multiplied by `gain`; a baseline of `offset` in the middle of the channels
         is added, which rises by `slope` from the first to the last.
     noise
-        Deviation of the noise of each absorbance.
+        Standard deviation of the noise of each absorbance.
     """
 
     shift: float = 0.0
@@ -88,22 +83,10 @@ class Instrument:
     slope: float = 0.0
     noise: float = 0.0
 
-    def __post_init__(self) -> None:
-        if not abs(self.shift) <= MARGIN / 2:
-            raise InvalidInputError(f"shift must lie between -{MARGIN / 2:g} and {MARGIN / 2:g} nm, got {self.shift}.")
-        if not 0.0 < self.resolution <= MARGIN / 4:
-            raise InvalidInputError(
-                f"resolution must be above 0 and at most {MARGIN / 4:g} nm, got {self.resolution}; try 10.0."
-            )
-        if not 0.0 <= self.stray_light < 1.0:
-            raise InvalidInputError(f"stray_light must be a part from 0 to below 1, got {self.stray_light}.")
-        if not self.noise >= 0.0:
-            raise InvalidInputError(f"noise must be at least 0, got {self.noise}.")
-
     def measure(self, absorbance: Floats, random: np.random.Generator) -> Floats:
         """Return what is read at ``WAVELENGTHS`` for true absorbances (rows, points of the fine grid)."""
         # A slit and stray light mix light, not absorbances: this is where Beer's law stops being linear.
-        light = gaussian_filter1d(10.0**-absorbance, self.resolution / WIDTH_IN_DEVIATIONS / STEP, axis=1)
+        light = gaussian_filter1d(10.0**-absorbance, self.resolution / WIDTH_IN_STDS / STEP, axis=1)
         seen = np.stack([np.interp(WAVELENGTHS + self.shift, FINE, row) for row in light])
         read = -np.log10((seen + self.stray_light) / (1.0 + self.stray_light))
         baseline = self.offset + self.slope * np.linspace(-0.5, 0.5, len(WAVELENGTHS))
@@ -135,7 +118,11 @@ def pure_spectra(wavelengths: Floats = WAVELENGTHS) -> Floats:
     >>> float(WAVELENGTHS[water.argmax()])
     1940.0
     """
-    return np.stack([_sum_of_lorentzians(bands, wavelengths) for bands in BANDS.values()])
+    spectra = []
+    for bands in BANDS.values():
+        centres, widths, heights = np.array(bands).T[:, :, None]
+        spectra.append((heights / (1.0 + ((wavelengths - centres) / (widths / 2.0)) ** 2)).sum(axis=0))
+    return np.stack(spectra)
 
 
 def calibration_transfer(
@@ -167,7 +154,6 @@ def calibration_transfer(
     >>> data.master.shape, data.field_contents.shape, bool(np.allclose(data.field_contents.sum(axis=1), 100.0))
     ((5, 175), (5, 4), True)
     """
-    positive_int(samples, "samples", example="100")
     random = np.random.default_rng(seed)
     contents = [_contents(random, samples) for _ in range(2)]
     spectra = [_measured(own, instrument, random) for own, instrument in zip(contents, (master, field), strict=True)]
@@ -175,7 +161,7 @@ def calibration_transfer(
 
 
 def standard_normal_variate(spectra: Floats) -> Floats:
-    """Return spectra (rows, channels), each with mean 0 and deviation 1 over its own channels.
+    """Return spectra (rows, channels), each with mean 0 and standard deviation 1 over its own channels.
 
     Takes out what differs from sample to sample by an offset and a factor (Barnes, Dhanoa and Lister, Standard normal
     variate transformation and de-trending of near-infrared diffuse reflectance spectra, Applied Spectroscopy 43, 1989).
@@ -189,17 +175,12 @@ def standard_normal_variate(spectra: Floats) -> Floats:
 
 
 def _contents(random: np.random.Generator, samples: int) -> Floats:
-    """Mass fractions, cut off at three deviations so that none is negative; starch is what remains."""
-    means, deviations = np.array(list(CONTENTS.values())).T
-    some = means + deviations * np.clip(random.normal(size=(samples, len(means))), -3.0, 3.0)
+    """Mass fractions, cut off at three standard deviations so that none is negative; starch is what remains."""
+    means, stds = np.array(list(CONTENTS.values())).T
+    some = means + stds * np.clip(random.normal(size=(samples, len(means))), -3.0, 3.0)
     return np.column_stack([some, 1.0 - some.sum(axis=1)])
 
 
 def _measured(contents: Floats, instrument: Instrument, random: np.random.Generator) -> Floats:
-    path = random.normal(1.0, PATH_DEVIATION, (len(contents), 1))
+    path = random.normal(1.0, PATH_STD, (len(contents), 1))
     return instrument.measure(path * (contents @ pure_spectra(FINE)), random)
-
-
-def _sum_of_lorentzians(bands: tuple[Band, ...], wavelengths: Floats) -> Floats:
-    centres, widths, heights = np.array(bands).T[:, :, None]
-    return np.asarray((heights / (1.0 + ((wavelengths - centres) / (widths / 2.0)) ** 2)).sum(axis=0))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -22,14 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from momentalign.errors import InvalidInputError
-from momentalign.paper.digits_data import Digits
+from momentalign.errors import MissingExtraError
+from momentalign.paper.digits_data import SIDE, Digits
 
-__all__ = ["BLOCK", "SIDE", "GlyphBank", "glyph_bank", "make_synth_digits", "synth_block"]
+__all__ = ["BLOCK", "SIDE", "GlyphBank", "glyph_bank", "make_synth_digits"]
 
-SIDE = 32
-# Images of a block, which is drawn apart from the others.
-BLOCK = 250
+BLOCK = 250  # images that are drawn together, apart from the others
 # The scene: standard deviations of position (half sides of the image), of the logarithm of width over height, and of
 # the angle in degrees; the range of heights; how often a digit has a neighbour on each side; the blur in pixels; and
 # the least difference of ink and ground in some colour.
@@ -50,9 +48,8 @@ FONTS = (
     *("cmb10.ttf", "cmr10.ttf", "cmss10.ttf", "cmti10.ttf", "cmtt10.ttf"),
 )
 
-Values = NDArray[np.float32]
-Points = NDArray[np.float64]
-Complex = NDArray[np.complex128]
+Points: TypeAlias = NDArray[np.float64]
+Complex: TypeAlias = NDArray[np.complex128]
 
 
 def make_synth_digits(size: int = 500_000, *, seed: int = 0, n_jobs: int = 1) -> Digits:
@@ -73,16 +70,14 @@ def make_synth_digits(size: int = 500_000, *, seed: int = 0, n_jobs: int = 1) ->
     >>> digits.images.shape, digits.images.dtype, digits.labels.shape
     ((100, 3, 32, 32), dtype('uint8'), (100,))
     """
-    if size < 1:
-        raise InvalidInputError(f"size must be at least 1, got {size}; the set of the paper has size=500_000.")
-    glyph_bank()  # measured once, before threads ask for it
+    bank = glyph_bank()  # measured once, before threads ask for it
     images, labels = np.empty((size, 3, SIDE, SIDE), np.uint8), np.empty(size, np.int64)
 
     def fill(block: int) -> None:
         own = slice(block * BLOCK, min((block + 1) * BLOCK, size))
-        drawn = synth_block(block, seed=seed)
-        images[own] = drawn.images[: own.stop - own.start]
-        labels[own] = drawn.labels[: own.stop - own.start]
+        drawn, digits = _photograph(_Draws(np.random.default_rng([seed, block]), BLOCK), bank)
+        images[own] = (drawn * 255).round().to(torch.uint8).numpy()[: own.stop - own.start]
+        labels[own] = digits.numpy()[: own.stop - own.start]
 
     Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(
         delayed(fill)(block) for block in range(-(-size // BLOCK))
@@ -90,18 +85,8 @@ def make_synth_digits(size: int = 500_000, *, seed: int = 0, n_jobs: int = 1) ->
     return Digits(images, labels)
 
 
-def synth_block(block: int, *, seed: int = 0) -> Digits:
-    """Draw the images from ``250 * block`` on; they depend on the seed and the block alone."""
-    if seed < 0 or block < 0:
-        raise InvalidInputError(
-            f"seed and block must not be negative, got seed={seed} and block={block}; count from 0."
-        )
-    images, labels = _photograph(_Dice(np.random.default_rng([seed, block]), BLOCK), glyph_bank())
-    return Digits((images * 255).round().to(torch.uint8).numpy(), labels.numpy())
-
-
 @dataclass(frozen=True)
-class _Dice:
+class _Draws:
     """Random values for ``count`` images."""
 
     random: np.random.Generator
@@ -115,7 +100,7 @@ class _Dice:
         """Gaussian values about zero."""
         return torch.from_numpy(self.random.standard_normal((self.count, *shape), np.float32)) * standard_deviation
 
-    def chance(self, probability: float, *shape: int) -> Tensor:
+    def bernoulli(self, probability: float, *shape: int) -> Tensor:
         """True with a probability."""
         return self.uniform(0, 1, *shape) < probability
 
@@ -124,46 +109,40 @@ class _Dice:
         return torch.from_numpy(self.random.integers(stop, size=(self.count, *shape)))
 
 
-def _photograph(dice: _Dice, bank: GlyphBank) -> tuple[Tensor, Tensor]:
+def _photograph(draws: _Draws, bank: GlyphBank) -> tuple[Tensor, Tensor]:
     """Pictures (N, 3, 32, 32) with values from 0 to 1, and the digit in the middle of each."""
-    digits = dice.integers(10, 3)
-    line = _set_line(dice, bank, digits)
-    ground = dice.uniform(0, 1, 3, 1, 1)
+    digits = draws.integers(10, 3)
+    to_outline, pixel = _set_line(draws, bank, digits)
+    ground = draws.uniform(0, 1, 3, 1, 1)
     # What is drawn and not used stood for a slope of the ground, outlines of digits and noise, which the chosen scene
     # does not have; the images of a seed stay the same.
-    dice.normal(1.0, 3, 2, 1, 1), dice.chance(0, 1, 1, 1, 1)
-    ink = dice.uniform(0, 1, 3, 1, 1)
+    draws.normal(1.0, 3, 2, 1, 1), draws.bernoulli(0, 1, 1, 1, 1)
+    ink = draws.uniform(0, 1, 3, 1, 1)
     far = (ink - ground).abs().amax(dim=1, keepdim=True) > CONTRAST
     ink = torch.where(far, ink, 1 - ground.round())  # a colour that can be told from the ground
-    distance = _distance_to_digit(line) - dice.uniform(-0.012, 0.035, 1, 1, 1)
-    dice.uniform(0, 1, 1, 1, 1), dice.chance(0, 1, 1, 1), dice.uniform(0, 1, 3, 1, 1)
-    covered = (0.5 - distance / line.pixel[:, None]).clamp(0, 1)  # how much of a pixel lies inside a digit
+    distance = to_outline - draws.uniform(-0.012, 0.035, 1, 1, 1)
+    draws.uniform(0, 1, 1, 1, 1), draws.bernoulli(0, 1, 1, 1), draws.uniform(0, 1, 3, 1, 1)
+    covered = (0.5 - distance / pixel[:, None]).clamp(0, 1)  # how much of a pixel lies inside a digit
     image = torch.lerp(ground.expand(-1, -1, SIDE, SIDE), ink, covered).clamp(0, 1)
-    dice.normal(1.0, 1, SIDE, SIDE)
-    return _blur(image, dice.uniform(*BLUR, 1)[:, 0]).clamp(0, 1), digits[:, 1]
+    draws.normal(1.0, 1, SIDE, SIDE)
+    return _blur(image, draws.uniform(*BLUR, 1)[:, 0]).clamp(0, 1), digits[:, 1]
 
 
-class _Line(NamedTuple):
-    """Which digit is nearest to each pixel and where the pixel lies in it, shape (N, H, W).
+def _set_line(draws: _Draws, bank: GlyphBank, digits: Tensor) -> tuple[Tensor, Tensor]:
+    """Set three digits in one font, of which the outer two are missing at times.
 
-    ``x`` and ``y`` start in the middle of that digit; ``pixel`` is the side of a pixel.
+    Return the signed distance of each pixel (N, 1, H, W) to the digit that is nearest, and the side of a pixel.
     """
-
-    shapes: Tensor
-    font: Tensor
-    digit: Tensor
-    x: Tensor
-    y: Tensor
-    pixel: Tensor
-
-
-def _set_line(dice: _Dice, bank: GlyphBank, digits: Tensor) -> _Line:
-    """Set three digits in one font; the outer two are missing at times."""
-    font = dice.integers(len(bank.widths), 1, 1)
-    x, y, pixel = _plane(dice)
-    widths = torch.from_numpy(bank.widths)[font[:, 0], digits]
-    left, middle, right = widths[..., None, None].unbind(1)
-    gap, (has_left, has_right) = dice.uniform(0.05, 0.25, 1, 1), dice.chance(NEIGHBOUR, 2, 1, 1).unbind(1)
+    font = draws.integers(len(bank.widths), 1, 1)
+    # The plane of the text is moved, sized and turned.
+    centres = (2 * torch.arange(SIDE) + 1) / SIDE - 1
+    across, down = centres - draws.normal(POSITION, 1, 1), centres[:, None] - draws.normal(POSITION, 1, 1)
+    height, aspect = draws.uniform(*HEIGHT, 1, 1), torch.exp(draws.normal(ASPECT, 1, 1))
+    angle = torch.deg2rad(draws.normal(ANGLE, 1, 1))
+    x = (torch.cos(angle) * across + torch.sin(angle) * down) / (2 * height * aspect)
+    y = (torch.cos(angle) * down - torch.sin(angle) * across) / (2 * height)
+    left, middle, right = torch.from_numpy(bank.widths)[font[:, 0], digits][..., None, None].unbind(1)
+    gap, (has_left, has_right) = draws.uniform(0.05, 0.25, 1, 1), draws.bernoulli(NEIGHBOUR, 2, 1, 1).unbind(1)
     edge = middle / 2 + gap / 2
     in_left, in_right = x < -torch.where(has_left, edge, FAR), x > torch.where(has_right, edge, FAR)
     nearest = 1 + in_right.long() - in_left.long()
@@ -171,28 +150,12 @@ def _set_line(dice: _Dice, bank: GlyphBank, digits: Tensor) -> _Line:
     digit = digits.gather(1, nearest.flatten(1)).view_as(nearest)
     # All shapes as one picture, a row for each font and a column for each digit: one lookup serves every pixel.
     atlas = torch.from_numpy(bank.distances).transpose(1, 2).flatten(2).flatten(0, 1)
-    return _Line(atlas, font, digit, x, y, pixel)
-
-
-def _plane(dice: _Dice) -> tuple[Tensor, Tensor, Tensor]:
-    """Move, size and turn the plane of the text."""
-    centres = (2 * torch.arange(SIDE) + 1) / SIDE - 1
-    x, y = centres - dice.normal(POSITION, 1, 1), centres[:, None] - dice.normal(POSITION, 1, 1)
-    height, aspect = dice.uniform(*HEIGHT, 1, 1), torch.exp(dice.normal(ASPECT, 1, 1))
-    angle = torch.deg2rad(dice.normal(ANGLE, 1, 1))
-    across = (torch.cos(angle) * x + torch.sin(angle) * y) / (2 * height * aspect)
-    down = (torch.cos(angle) * y - torch.sin(angle) * x) / (2 * height)
-    return across, down, 1 / (SIDE * height)
-
-
-def _distance_to_digit(line: _Line) -> Tensor:
-    """Signed distance of each pixel, (N, 1, H, W), to its digit."""
     inside = 1 - 1 / CELL  # the centres of a cell's outermost values: beyond, its neighbours would mix in
-    column = (line.x / REACH).clamp(-inside, inside) + 2 * line.digit + 1
-    row = (line.y / REACH).clamp(-inside, inside) + 2 * line.font + 1
-    points = torch.stack([column / 10 - 1, row / (len(line.shapes) / CELL) - 1], dim=-1)
-    found = functional.grid_sample(line.shapes[None, None], points.flatten(0, 1)[None], align_corners=False)
-    return found.view(-1, 1, SIDE, SIDE)
+    column = (x / REACH).clamp(-inside, inside) + 2 * digit + 1
+    row = (y / REACH).clamp(-inside, inside) + 2 * font + 1
+    points = torch.stack([column / 10 - 1, row / (len(atlas) / CELL) - 1], dim=-1)
+    found = functional.grid_sample(atlas[None, None], points.flatten(0, 1)[None], align_corners=False)
+    return found.view(-1, 1, SIDE, SIDE), 1 / (SIDE * height)
 
 
 def _blur(images: Tensor, standard_deviations: Tensor) -> Tensor:
@@ -216,8 +179,8 @@ class GlyphBank(NamedTuple):
     about the middle of the digit, downwards and to the right; ``widths`` has shape (fonts, 10).
     """
 
-    distances: Values
-    widths: Values
+    distances: NDArray[np.float32]
+    widths: NDArray[np.float32]
 
 
 @cache
@@ -250,7 +213,7 @@ def _outlines_of_fonts() -> list[list[list[Points]]]:
         from matplotlib.font_manager import FontProperties
         from matplotlib.textpath import TextPath
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("Digits are drawn from matplotlib's fonts: pip install momentalign[deep]") from error
+        raise MissingExtraError.of("Digits are drawn from matplotlib's fonts", "deep") from error
     properties = [FontProperties(fname=Path(get_data_path()) / "fonts" / "ttf" / name) for name in FONTS]
     return [
         [

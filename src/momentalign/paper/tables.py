@@ -1,4 +1,4 @@
-"""Accuracies beside the paper's: what Tables 2, 4 and 5 print, and comparisons with it in Markdown and LaTeX.
+"""Accuracies beside the paper's: Tables 2, 4 and 5 in Markdown, in LaTeX and as pages, methods x tasks.
 
 Zellinger, Moser, Grubinger, Lughofer, Natschläger, Saminger-Platz: Robust unsupervised domain adaptation for neural
 networks via moment alignment, Information Sciences 483 (2019), Sections 6.3 to 6.5. All values are in percent, as the
@@ -12,8 +12,26 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
+from markupsafe import Markup, escape
+from scipy.stats import rankdata
 
-from momentalign.errors import InvalidInputError
+from momentalign.report.page import (
+    PAPER,
+    Cell,
+    Fact,
+    Section,
+    Sign,
+    definitions,
+    figure,
+    key,
+    percent,
+    render_page,
+    row,
+    table,
+    text,
+    versions_text,
+)
+from momentalign.report.svg import DIAMOND, Frame, Picture, axes, label, marks, path, rule, ticks
 
 __all__ = [
     "DIGITS",
@@ -21,42 +39,63 @@ __all__ = [
     "REVIEWS",
     "Comparison",
     "Entry",
+    "PageText",
     "PaperTable",
+    "Strip",
     "average_ranks",
+    "change",
     "compare",
-    "describe_ranks",
+    "comparison_page",
+    "describe_settings",
     "latex",
     "long_task",
     "markdown",
+    "origin",
+    "seeds_text",
     "short_task",
-    "signed",
+    "strip_chart",
+    "strip_signs",
 ]
+
+Result = Mapping[str, Any]
+
+AVERAGE = "Average"
+DIGIT_SETS = {"svhn": "SVHN", "mnist": "MNIST", "mnist-m": "MNIST-M", "synth": "SynthDigits"}
+COLOURS = {"nn": "ma-nn", "cnn": "ma-nn", "cmd": "ma-mann", "cv-cmd": "ma-mann", "fp-cmd": "ma-mann"}
+MUTED = Markup('<small style="color: var(--muted); font-weight: 400">{}</small>')
 
 
 class PaperTable(NamedTuple):
-    """A table of accuracies as printed, by method and task; `name` is how captions call it."""
+    """A table as printed: for each method accuracies by task (perhaps of the first ones only), average and rank.
+
+    `name` is how captions call it.
+    """
 
     name: str
     tasks: tuple[str, ...]
-    columns: dict[str, dict[str, float]]
-    averages: dict[str, float]
-    ranks: dict[str, float]
+    columns: dict[str, tuple[tuple[float, ...], float, float]]
+
+    def accuracies(self, method: str) -> dict[str, float]:
+        """Return the accuracies of a method by task; none for one that the paper does not have."""
+        printed, _, _ = self.columns.get(method, ((), 0.0, 0.0))
+        return dict(zip(self.tasks, printed, strict=False))
+
+    def average(self, method: str, tasks: Sequence[str]) -> float | None:
+        """Return the printed average, or that of the printed accuracies where only some tasks were run."""
+        own = self.accuracies(method)
+        if not set(tasks) <= set(own):
+            return None
+        return self.columns[method][1] if set(tasks) == set(self.tasks) else float(np.mean([own[t] for t in tasks]))
+
+    def ranks(self, methods: Sequence[str], tasks: Sequence[str]) -> dict[str, float]:
+        """Return the printed ranks, or those among these methods on these tasks where only some were run."""
+        shared = [method for method in methods if set(tasks) <= set(self.accuracies(method))]
+        if len(shared) == len(self.columns) and set(tasks) == set(self.tasks):
+            return {method: rank for method, (_, _, rank) in self.columns.items()}
+        return average_ranks({method: [self.accuracies(method)[task] for task in tasks] for method in shared})
 
 
-def _table(
-    name: str, tasks: tuple[str, ...], columns: Mapping[str, tuple[tuple[float, ...], float, float]]
-) -> PaperTable:
-    """A table whose columns are accuracies by task, their average and the average rank."""
-    return PaperTable(
-        name,
-        tasks,
-        {method: dict(zip(tasks, column, strict=False)) for method, (column, _, _) in columns.items()},
-        {method: average for method, (_, average, _) in columns.items()},
-        {method: rank for method, (_, _, rank) in columns.items()},
-    )
-
-
-REVIEWS = _table(
+REVIEWS = PaperTable(
     "paper",
     tuple(f"{source}->{target}" for source, target in permutations(("books", "dvd", "electronics", "kitchen"), 2)),
     {
@@ -70,7 +109,7 @@ REVIEWS = _table(
 )
 """Table 2. On D->K, TCA and MMD are equal: if they share ranks 2 and 3, TCA has 3.375, printed 3.3."""
 
-OBJECTS = _table(
+OBJECTS = PaperTable(
     "paper on AlexNet",
     ("amazon->webcam", "dslr->webcam", "webcam->dslr", "amazon->dslr", "dslr->amazon", "webcam->amazon"),
     {
@@ -89,7 +128,7 @@ CNN, CMD and FP-CMD are the authors' own runs; DANN and TCA are quoted there fro
 (2017), of whom the latter searched the dimension of the TCA with target labels.
 """
 
-DIGITS = _table(
+DIGITS = PaperTable(
     "paper",
     ("svhn->mnist", "mnist->mnist-m", "synth->svhn"),
     {
@@ -111,8 +150,6 @@ al. (2016) and Ganin et al. (2016), who used other networks. The source of the l
 each other but not with the paper.
 """
 
-DIGIT_SETS = {"svhn": "SVHN", "mnist": "MNIST", "mnist-m": "MNIST-M", "synth": "SynthDigits"}
-
 
 class Entry(NamedTuple):
     """An accuracy in percent; `std` is None for a single seed, `paper` where the paper has no value."""
@@ -122,9 +159,17 @@ class Entry(NamedTuple):
     paper: float | None
 
     @property
-    def difference(self) -> float | None:
-        """How far it is above the paper's, in points."""
-        return None if self.paper is None else self.mean - self.paper
+    def difference(self) -> str:
+        """How far it is above the paper's, in points, with its sign and one decimal; what rounds to zero has none."""
+        if self.paper is None:
+            return ""
+        written = f"{self.mean - self.paper:+.1f}"
+        return "0.0" if float(written) == 0 else written
+
+    @classmethod
+    def of(cls, values: Sequence[float], paper: float | None) -> Entry:
+        """Return the mean and the standard deviation of accuracies beside the paper's."""
+        return cls(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, paper)
 
 
 class Comparison(NamedTuple):
@@ -133,7 +178,7 @@ class Comparison(NamedTuple):
     tasks: tuple[str, ...]
     titles: dict[str, str]
     entries: dict[str, dict[str, Entry]]
-    averages: dict[str, Entry]
+    """By method and task; the average over tasks is another task."""
     ranks: dict[str, float]
     paper_ranks: dict[str, float]
     n_seeds: int
@@ -143,16 +188,36 @@ class Comparison(NamedTuple):
         """Return the most accurate method of a task."""
         return max(self.titles, key=lambda method: self.entries[method][task].mean)
 
+    def best_on(self, method: str) -> int:
+        """Return on how many tasks a method is the most accurate."""
+        return sum(self.best(task) == method for task in self.tasks)
+
     def rows(self) -> list[tuple[str, dict[str, Entry], str]]:
         """Return name, entries and best method of every task, and of the average."""
-        every = [
+        return [
             (short_task(task), {method: own[task] for method, own in self.entries.items()}, self.best(task))
-            for task in self.tasks
+            for task in (*self.tasks, AVERAGE)
         ]
-        return [*every, ("Average", self.averages, max(self.averages, key=lambda method: self.averages[method].mean))]
+
+    def describe_ranks(self) -> str:
+        """Say how many methods are ranked, here and in the paper."""
+        paper = f", in the paper of {len(self.paper_ranks)}" if self.paper_ranks else ""
+        return f"Rank 1 is the most accurate of the {len(self.titles)} methods here{paper}."
+
+    def rank_cells(self) -> list[str]:
+        """Return the rank of every method, the paper's in brackets."""
+        papers = {method: f" ({rank:.1f})" for method, rank in self.paper_ranks.items()}
+        return [f"{rank:.1f}{papers.get(method, '')}" for method, rank in self.ranks.items()]
+
+    def caption(self) -> str:
+        """Say what the table holds."""
+        return (
+            f"Accuracy on the target in percent, mean ± standard deviation over {seeds_text(self.n_seeds)} "
+            f"({self.paper_name}, difference). {self.describe_ranks()}"
+        )
 
 
-def compare(result: Mapping[str, Any], paper: PaperTable = REVIEWS) -> Comparison:
+def compare(result: Result, paper: PaperTable = REVIEWS) -> Comparison:
     """Return means, standard deviations over seeds, averages and ranks of a result beside a table of the paper.
 
     The standard deviation of an average is that of the seeds' averages over all tasks.
@@ -162,70 +227,28 @@ def compare(result: Mapping[str, Any], paper: PaperTable = REVIEWS) -> Compariso
     >>> accuracy = {"books->dvd": [0.80, 0.81], "dvd->books": [0.78, 0.79]}
     >>> methods = {"cmd": {"title": "CMD", "settings": {}, "accuracy": accuracy}}
     >>> comparison = compare({"tasks": list(accuracy), "seeds": [0, 1], "methods": methods})
-    >>> entry = comparison.averages["cmd"]
+    >>> entry = comparison.entries["cmd"][AVERAGE]
     >>> f"{entry.mean:.1f} +- {entry.std:.1f}, paper {entry.paper:.1f}"
     '79.5 +- 0.7, paper 80.0'
     """
     tasks, methods = tuple(result["tasks"]), result["methods"]
-    if not tasks or not methods:
-        raise InvalidInputError("result has no finished method or no task to compare; finish the run.")
-    known = paper.columns
-    order = [*(name for name in known if name in methods), *(name for name in methods if name not in known)]
-    runs = {method: _runs(methods[method]["accuracy"], method, tasks) for method in order}
+    known = [name for name in paper.columns if name in methods]
+    order = [*known, *(name for name in methods if name not in known)]
+    runs = {name: 100 * np.array([methods[name]["accuracy"][task] for task in tasks], dtype=float) for name in order}
+    entries = {
+        name: {task: Entry.of(own, paper.accuracies(name).get(task)) for task, own in zip(tasks, values, strict=True)}
+        | {AVERAGE: Entry.of(values.mean(axis=0), paper.average(name, tasks))}
+        for name, values in runs.items()
+    }
     return Comparison(
         tasks=tasks,
-        titles={method: str(methods[method]["title"]) for method in order},
-        entries={
-            method: {task: _entry(runs[method][task], known.get(method, {}).get(task)) for task in tasks}
-            for method in order
-        },
-        averages={method: _average(runs[method], _paper_average(paper, method, tasks)) for method in order},
-        ranks=average_ranks({m: [float(np.mean(values)) for values in runs[m].values()] for m in order}),
-        paper_ranks=_paper_ranks(paper, order, tasks),
+        titles={name: str(methods[name]["title"]) for name in order},
+        entries=entries,
+        ranks=average_ranks({name: values.mean(axis=1).tolist() for name, values in runs.items()}),
+        paper_ranks=paper.ranks(order, tasks),
         n_seeds=len(result["seeds"]),
         paper_name=paper.name,
     )
-
-
-def _runs(accuracy: Mapping[str, Sequence[float]], method: str, tasks: Sequence[str]) -> dict[str, list[float]]:
-    """Return a method's accuracies in percent by task, or name the one that is missing."""
-    for task in tasks:
-        if not accuracy.get(task):
-            raise InvalidInputError(
-                f"result['methods'][{method!r}]['accuracy'] has no value for {task!r}; "
-                "finish that method, or leave it out."
-            )
-    return {task: [100 * float(value) for value in accuracy[task]] for task in tasks}
-
-
-def _entry(values: Sequence[float], paper: float | None) -> Entry:
-    return Entry(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, paper)
-
-
-def _average(runs: Mapping[str, Sequence[float]], paper: float | None) -> Entry:
-    """Average over tasks seed by seed; tasks with unequal numbers of seeds have no standard deviation."""
-    if len({len(values) for values in runs.values()}) > 1:
-        return _entry([float(np.mean([np.mean(values) for values in runs.values()]))], paper)
-    return _entry(np.mean(list(runs.values()), axis=0).tolist(), paper)
-
-
-def _paper_average(paper: PaperTable, method: str, tasks: Sequence[str]) -> float | None:
-    """Return the printed average, or that of the printed accuracies where only some tasks were run."""
-    if not set(tasks) <= set(paper.columns.get(method, ())):
-        return None
-    if set(tasks) == set(paper.tasks):
-        return paper.averages[method]
-    return float(np.mean([paper.columns[method][task] for task in tasks]))
-
-
-def _paper_ranks(paper: PaperTable, methods: Sequence[str], tasks: Sequence[str]) -> dict[str, float]:
-    """Return the printed ranks, or, where only some methods or tasks were run, those of the same methods and tasks."""
-    shared = [method for method in methods if set(tasks) <= set(paper.columns.get(method, ()))]
-    if not shared:
-        return {}
-    if len(shared) == len(paper.columns) and set(tasks) == set(paper.tasks):
-        return dict(paper.ranks)
-    return average_ranks({method: [paper.columns[method][task] for task in tasks] for method in shared})
 
 
 def average_ranks(accuracy: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -236,12 +259,11 @@ def average_ranks(accuracy: Mapping[str, Sequence[float]]) -> dict[str, float]:
     >>> average_ranks({"a": [0.8, 0.8], "b": [0.8, 0.7], "c": [0.7, 0.9]})
     {'a': 1.75, 'b': 2.25, 'c': 2.0}
     """
+    if not accuracy:
+        return {}
     # Rounded, because equal means of different sums may differ in their last bits.
     values = np.round(np.array(list(accuracy.values()), dtype=float), 9)
-    better = (values[None] > values[:, None]).sum(axis=1)
-    equal = (values[None] == values[:, None]).sum(axis=1)
-    ranks = 1 + better + (equal - 1) / 2
-    return dict(zip(accuracy, ranks.mean(axis=1).tolist(), strict=True))
+    return dict(zip(accuracy, rankdata(-values, axis=0).mean(axis=1).tolist(), strict=True))
 
 
 def short_task(task: str) -> str:
@@ -252,6 +274,8 @@ def short_task(task: str) -> str:
     >>> short_task("books->dvd"), short_task("synth->svhn")
     ('B→D', 'SynthDigits→SVHN')
     """
+    if task == AVERAGE:
+        return task
     return "→".join(DIGIT_SETS.get(domain, domain[:1].upper()) for domain in task.split("->"))
 
 
@@ -266,59 +290,44 @@ def long_task(task: str) -> str:
     return " → ".join(DIGIT_SETS.get(domain, domain) for domain in task.split("->"))
 
 
-def signed(difference: float) -> str:
-    """Write a difference with its sign and one decimal; what rounds to zero has none.
-
-    Examples
-    --------
-    >>> signed(0.26), signed(-1.0), signed(-0.04)
-    ('+0.3', '-1.0', '0.0')
-    """
-    text = f"{difference:+.1f}"
-    return "0.0" if float(text) == 0 else text
-
-
-def describe_ranks(comparison: Comparison) -> str:
-    """Say how many methods are ranked, here and in the paper."""
-    paper = f", in the paper of {len(comparison.paper_ranks)}" if comparison.paper_ranks else ""
-    return f"Rank 1 is the most accurate of the {len(comparison.titles)} methods here{paper}."
-
-
 def markdown(comparison: Comparison) -> str:
     """Return the table in Markdown; a cell reads ``mean ± standard deviation (paper, difference)``."""
+
+    def cell(entry: Entry, best: bool) -> str:
+        written = f"**{entry.mean:.1f}**" if best else f"{entry.mean:.1f}"
+        spread = "" if entry.std is None else f" ± {entry.std:.1f}"
+        return written + spread + (f" ({entry.paper:.1f}, {entry.difference})" if entry.difference else "")
+
     titles = [title.replace("|", r"\|") for title in comparison.titles.values()]
     rows = [["", *titles], ["---", *("---:" for _ in titles)]]
     for name, entries, best in comparison.rows():
-        rows.append([name, *(_markdown_cell(entry, method == best) for method, entry in entries.items())])
-    rows.append(["Average rank", *_rank_cells(comparison)])
+        rows.append([name, *(cell(entry, method == best) for method, entry in entries.items())])
+    rows.append(["Average rank", *comparison.rank_cells()])
     lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"{_caption(comparison)} {describe_ranks(comparison)}\n\n{lines}\n"
-
-
-def _markdown_cell(entry: Entry, best: bool) -> str:
-    text = f"**{entry.mean:.1f}**" if best else f"{entry.mean:.1f}"
-    if entry.std is not None:
-        text += f" ± {entry.std:.1f}"
-    return text if entry.difference is None else f"{text} ({entry.paper:.1f}, {signed(entry.difference)})"
+    return f"{comparison.caption()}\n\n{lines}\n"
 
 
 def latex(comparison: Comparison) -> str:
     """Return the table in LaTeX: the paper's value and the difference stand below each accuracy; needs no package."""
+
+    def cell(entry: Entry, best: bool) -> str:
+        written = rf"\mathbf{{{entry.mean:.1f}}}" if best else f"{entry.mean:.1f}"
+        return f"${written}$" if entry.std is None else rf"${written} \pm {entry.std:.1f}$"
+
+    def below(entry: Entry) -> str:
+        return rf"{{\scriptsize $({entry.paper:.1f},\,{entry.difference})$}}" if entry.difference else ""
+
     escapes = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"} | {"~": " ", "^": " ", "\\": r"\textbackslash{}"})
     titles = [title.translate(escapes) for title in comparison.titles.values()]
-    lines = [r"\hline", _latex_row("", titles), r"\hline"]
+    rows: list[list[str] | None] = [None, ["", *titles], None]  # None is a rule
     for name, entries, best in comparison.rows():
-        if entries is comparison.averages:
-            lines.append(r"\hline")
-        accuracies = [_latex_cell(entry, method == best) for method, entry in entries.items()]
-        papers = [
-            "" if entry.difference is None else rf"{{\scriptsize $({entry.paper:.1f},\,{signed(entry.difference)})$}}"
-            for entry in entries.values()
-        ]
-        lines += [_latex_row(name.replace("→", r"$\rightarrow$"), accuracies), _latex_row("", papers)]
-    lines += [_latex_row("Average rank", _rank_cells(comparison)), r"\hline"]
-    caption = f"{_caption(comparison)} {describe_ranks(comparison)}".replace("±", r"$\pm$")
-    body = "\n".join(lines)
+        if name == AVERAGE:
+            rows.append(None)
+        rows.append([name.replace("→", r"$\rightarrow$"), *(cell(entry, m == best) for m, entry in entries.items())])
+        rows.append(["", *map(below, entries.values())])
+    rows += [["Average rank", *comparison.rank_cells()], None]
+    body = "\n".join(r"\hline" if row is None else rf"{' & '.join(row)} \\" for row in rows)
+    caption = comparison.caption().replace("±", r"$\pm$")
     return (
         "\\begin{table}\n\\centering\\footnotesize\n"
         f"\\begin{{tabular}}{{l{'r' * len(titles)}}}\n{body}\n\\end{{tabular}}\n"
@@ -326,26 +335,246 @@ def latex(comparison: Comparison) -> str:
     )
 
 
-def _latex_cell(entry: Entry, best: bool) -> str:
-    text = rf"\mathbf{{{entry.mean:.1f}}}" if best else f"{entry.mean:.1f}"
-    return f"${text}$" if entry.std is None else rf"${text} \pm {entry.std:.1f}$"
+class PageText(NamedTuple):
+    """The texts of one page: title, the plain and the aligned method of the headline, and what is tested."""
+
+    title: str
+    before: str
+    after: str
+    tested: str
 
 
-def _latex_row(name: str, cells: Sequence[str]) -> str:
-    return f"{' & '.join([name, *cells])} \\\\"
+def comparison_page(result: Result, paper: PaperTable, texts: PageText, *, more: Sequence[Section] = ()) -> str:
+    """Return the page of a result beside a table of the paper, with the sections in `more` before the last one."""
+    comparison = compare(result, paper)
+    settings = [
+        (str(method["title"]), describe_settings(method["settings"]) or "nothing to set")
+        for method in result["methods"].values()
+    ]
+    sections = [
+        Section("Beside the paper", _summary(result, comparison)),
+        Section("Every task", _tasks(result, comparison, texts)),
+        *more,
+        Section("How this was made", [definitions([*settings, *origin(result)])]),
+    ]
+    return render_page(texts.title, _headline(comparison, texts), sections, numbers=_facts(comparison, texts))
 
 
-def _rank_cells(comparison: Comparison) -> list[str]:
-    papers = comparison.paper_ranks
+def _headline(comparison: Comparison, texts: PageText) -> str:
+    """The one sentence that says what was found."""
+    over = f"averaged over {_count(len(comparison.tasks), 'task')} and {seeds_text(comparison.n_seeds)}"
+    averages = {method: entries[AVERAGE] for method, entries in comparison.entries.items()}
+    if not {texts.before, texts.after} <= set(averages):
+        best = comparison.best(AVERAGE)
+        return f"{comparison.titles[best]} gets {percent(averages[best].mean / 100)} of the target right, {over}."
+    pair = averages[texts.before], averages[texts.after]
+    changes = change("the accuracy on the unlabelled target", *(entry.mean / 100 for entry in pair))
+    papers = [percent(entry.paper / 100) for entry in pair if entry.paper is not None]
+    beside = f"; the {comparison.paper_name} has {' and '.join(papers)}" if papers else ""
+    return f"Aligning moments {changes}, {over}{beside}."
+
+
+def _facts(comparison: Comparison, texts: PageText) -> list[Fact]:
+    """The values to remember."""
+    found = []
+    for method in (texts.before, texts.after):
+        if method in comparison.titles:
+            entry = comparison.entries[method][AVERAGE]
+            note = "" if entry.paper is None else f"{comparison.paper_name} {percent(entry.paper / 100)}"
+            found.append(Fact(percent(entry.mean / 100), f"{comparison.titles[method]}, average", note))
+    if texts.after not in comparison.titles:
+        return found
+    rank, title = comparison.paper_ranks.get(texts.after), comparison.titles[texts.after]
+    in_paper = "" if rank is None else f"{comparison.paper_name} {rank:.1f}, of {len(comparison.paper_ranks)}"
+    best = f"{comparison.best_on(texts.after)} of {len(comparison.tasks)}"
     return [
-        f"{rank:.1f} ({papers[method]:.1f})" if method in papers else f"{rank:.1f}"
-        for method, rank in comparison.ranks.items()
+        *found,
+        Fact(f"{comparison.ranks[texts.after]:.1f}", f"average rank of {title}, of {len(comparison.titles)}", in_paper),
+        Fact(best, f"tasks on which {title} is the most accurate"),
     ]
 
 
-def _caption(comparison: Comparison) -> str:
-    seeds = "one seed" if comparison.n_seeds == 1 else f"{comparison.n_seeds} seeds"
-    return (
-        f"Accuracy on the target in percent, mean ± standard deviation over {seeds} "
-        f"({comparison.paper_name}, difference)."
+def _summary(result: Result, comparison: Comparison) -> list[Markup]:
+    """Averages and ranks of all methods."""
+
+    def number(value: float | None) -> Cell:
+        return Cell("") if value is None else Cell(f"{value:.1f}", value)
+
+    columns = ["Method", "Average", "Paper", "Difference", "Average rank", "Paper's rank", "Best on"]
+    rows = []
+    for method, title in comparison.titles.items():
+        entry, best = comparison.entries[method][AVERAGE], comparison.best_on(method)
+        spread = "" if entry.std is None else f" ± {entry.std:.1f}"
+        rows.append(
+            [
+                Cell(title),
+                Cell(f"{entry.mean:.1f}{spread}", entry.mean),
+                number(entry.paper),
+                Cell("") if entry.paper is None else Cell(_with_minus(entry.difference), entry.mean - entry.paper),
+                number(comparison.ranks[method]),
+                number(comparison.paper_ranks.get(method)),
+                Cell(_count(best, "task"), best),
+            ]
+        )
+    note = [text(result["note"])] if result.get("note") else []
+    caption = f"Accuracy in percent, mean ± standard deviation over {seeds_text(comparison.n_seeds)}"
+    return [*note, text(comparison.describe_ranks()), table(caption, columns, rows)]
+
+
+def _tasks(result: Result, comparison: Comparison, texts: PageText) -> list[Markup]:
+    """A panel per task, the table, and its sources."""
+    strips = {
+        task: [
+            Strip(
+                title, [100 * value for value in result["methods"][method]["accuracy"][task]],
+                comparison.entries[method][task].mean, comparison.entries[method][task].paper,
+                COLOURS.get(method, "ma-class-0"),
+            )
+            for method, title in comparison.titles.items()
+        ]
+        for task in comparison.tasks
+    }  # fmt: skip
+    shown = [value for rows in strips.values() for strip in rows for value in strip.shown]
+    x_range = float(np.floor(min(shown) - 0.5)), float(np.ceil(max(shown) + 0.5))
+    panels = []
+    for task, rows in strips.items():
+        frame = Frame(
+            x_range=x_range, y_range=(0, len(rows)), width=320, height=21 * len(rows) + 26, left=76, right=14, top=2,
+            bottom=24,
+        )  # fmt: skip
+        means = "; ".join(f"{strip.name} {strip.middle:.1f}" for strip in rows)
+        title = f"Accuracy in percent on {long_task(task)}: {means}"
+        x_ticks = [(at, f"{at:g} %") for at in ticks(*x_range)]
+        panels.append(figure(strip_chart(frame, rows, x_ticks, title=title), long_task(task)))
+    lead = text(f"{texts.tested} All panels have the same scale.")
+    signs = key(strip_signs("mean", comparison.paper_name))
+    return [lead, signs, row(panels, least="17rem"), _table(comparison), _sources(comparison)]
+
+
+class Strip(NamedTuple):
+    """One row of a strip chart: a value for each seed, their middle, and the value of the paper if it has one."""
+
+    name: str
+    values: Sequence[float]
+    middle: float
+    paper: float | None
+    css: str
+
+    @property
+    def shown(self) -> list[float]:
+        """Everything that is drawn."""
+        return [*self.values, *([] if self.paper is None else [self.paper])]
+
+
+def strip_signs(middle: str, paper: str | None) -> list[Sign]:
+    """Return what the ink of a strip chart stands for, and what the paper's values are called if there are any."""
+    signs = [
+        Sign(marks([12], [7], "h0", "ma-run ma-mann"), "one seed"),
+        Sign(path("M12 1v12", "ma-median ma-mann"), middle),
+    ]
+    return [*signs, Sign(marks([12], [7], DIAMOND, "ma-paper"), paper)] if paper else signs
+
+
+def strip_chart(
+    frame: Frame, rows: Sequence[Strip], x_ticks: Sequence[tuple[float, str]], *, title: str, x_label: str = ""
+) -> Picture:
+    """Draw every value of every row as a dot, the middle as a stroke and the paper's value as a diamond."""
+    parts = [axes(frame, x_ticks=x_ticks, x_label=x_label)]
+    height = (frame.floor - frame.top) / len(rows)
+    for index, strip in enumerate(rows):
+        y = frame.top + height * (index + 0.5)
+        across, middle = frame.x(strip.values), float(frame.x(strip.middle))
+        parts += [
+            label(frame.left - 10, y + 4, strip.name, anchor="end"),
+            rule(frame.left, y, frame.right_edge, y, "ma-rule"),
+            marks(across, np.full(len(across), y), "h0", f"ma-run {strip.css}"),
+            rule(middle, y - height / 3, middle, y + height / 3, f"ma-median {strip.css}"),
+        ]
+        if strip.paper is not None:
+            parts.append(marks([float(frame.x(strip.paper))], [y], DIAMOND, "ma-paper"))
+    return Picture(frame.width, frame.height, title, Markup("").join(parts))
+
+
+def _table(comparison: Comparison) -> Markup:
+    """The table, the paper's values below those found here."""
+
+    def cell(entry: Entry, best: bool) -> Cell:
+        mean = f"{entry.mean:.1f}"
+        content = Markup("<b>{}</b>").format(mean) if best else escape(mean)
+        if entry.std is not None:
+            content += " " + MUTED.format(f"± {entry.std:.1f}")
+        if entry.paper is not None:
+            content += Markup("<br>") + MUTED.format(f"{entry.paper:.1f}, {_with_minus(entry.difference)}")
+        return Cell(content, entry.mean)
+
+    *rows, average = [
+        [Cell(name), *(cell(entry, method == best) for method, entry in entries.items())]
+        for name, entries, best in comparison.rows()
+    ]
+    caption = f"Accuracy in percent, mean ± standard deviation; below it the {comparison.paper_name} and the difference"
+    return table(caption, ["Task", *comparison.titles.values()], rows, footer=average)
+
+
+def _sources(comparison: Comparison) -> Markup:
+    """The table as text to copy."""
+    block = Markup(
+        '<details style="margin-top: 1rem"><summary>{}</summary>'
+        '<div class="scroll" role="region" aria-label="{}" tabindex="0">'
+        '<pre style="margin: 0; padding: 1rem; font-size: .85rem">{}</pre></div></details>'
     )
+    forms = (("Markdown", markdown(comparison)), ("LaTeX", latex(comparison)))
+    return Markup("").join(block.format(f"The table in {name}", f"Table in {name}", source) for name, source in forms)
+
+
+def origin(result: Result) -> list[tuple[str, str | Markup]]:
+    """Return what a result was made with and from: protocol, seeds, data and versions."""
+    return [
+        ("Protocol", describe_settings(result["protocol"])),
+        ("Seeds", ", ".join(map(str, result["seeds"]))),
+        *((name, f"SHA-256 {digest}") for name, digest in result["data"].items()),
+        ("Versions", versions_text(result["versions"])),
+        ("Paper", PAPER),
+    ]
+
+
+def describe_settings(settings: Mapping[str, Any]) -> str:
+    """Write settings in one line.
+
+    Examples
+    --------
+    >>> describe_settings({"weight": 1.0, "n_moments": 5, "sizes": [1, 2]})
+    'weight 1, n moments 5, sizes 1 2'
+    """
+
+    def written(value: Any) -> str:
+        if isinstance(value, list | tuple):
+            return " ".join(map(written, value))
+        return f"{value:g}" if isinstance(value, float) else str(value)
+
+    return ", ".join(f"{name.replace('_', ' ')} {written(value)}" for name, value in settings.items())
+
+
+def change(what: str, before: float, after: float) -> str:
+    """Say how a share changes.
+
+    Examples
+    --------
+    >>> change("the accuracy", 0.7, 0.8).replace(chr(160), " ")
+    'raises the accuracy from 70.0 % to 80.0 %'
+    """
+    if percent(before) == percent(after):
+        return f"leaves {what} at {percent(after)}"
+    return f"{'raises' if after > before else 'lowers'} {what} from {percent(before)} to {percent(after)}"
+
+
+def seeds_text(seeds: int) -> str:
+    """Say how many seeds ran."""
+    return _count(seeds, "seed")
+
+
+def _with_minus(difference: str) -> str:
+    return difference.replace("-", "\N{MINUS SIGN}")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"one {thing}" if number == 1 else f"{number} {thing}s"

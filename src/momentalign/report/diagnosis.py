@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
-from momentalign.report.charts import BarGroup, bars, shortened
+from momentalign.errors import MissingExtraError
+from momentalign.report.notebook import card
 from momentalign.report.page import (
     PAPER,
     Cell,
@@ -21,6 +22,7 @@ from momentalign.report.page import (
     Fact,
     Section,
     check_result,
+    domains_key,
     explorer,
     figure,
     macro,
@@ -30,13 +32,13 @@ from momentalign.report.page import (
     table,
     versions_text,
 )
-from momentalign.report.svg import Frame, Picture, axes, label, number, path
+from momentalign.report.svg import BarGroup, Frame, Picture, axes, bars, label, number, path, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["diagnosis_figure", "diagnosis_page"]
+__all__ = ["diagnosis_card", "diagnosis_figure", "diagnosis_page"]
 
 Result = Mapping[str, Any]
 
@@ -65,6 +67,14 @@ def diagnosis_page(result: Result) -> str:
     ]
     shown = [section for section in sections if section.parts]
     return render_page("What shifted", result["verdict"]["words"], shown, numbers=_facts(result, len(changed)))
+
+
+def diagnosis_card(result: Result) -> str:
+    """Return what a notebook shows of one result: the verdict, its numbers, and the features that differ most."""
+    changed = [feature for feature in result["features"] if feature["changes"]]
+    panels = [_panel(feature) for feature in changed if feature["shape"] is not None][:_PANELS]
+    parts = [domains_key(), macro("panels", "notebook.html")(panels)] if panels else []
+    return card("What shifted", result["verdict"]["words"], facts=_facts(result, len(changed)), parts=parts)
 
 
 def _facts(result: Result, changed: int) -> list[Fact]:
@@ -231,6 +241,7 @@ def _making(result: Result) -> list[Markup]:
         "In the source only": result["only_source"],
         "In the target only": result["only_target"],
         "Without any value": result["empty"],
+        "With a different value in every row": result.get("ids", []),
         "Of another kind in the target": result["retyped"],
     }
     return [_part("making", result=result, lists=lists, versions=versions_text(result["versions"]), paper=PAPER)]
@@ -264,7 +275,7 @@ def diagnosis_figure(result: Result) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("plot() needs matplotlib: pip install momentalign[deep]") from error
+        raise MissingExtraError.of("plot() needs matplotlib", "deep") from error
 
     whole = Figure(figsize=(11, 6.5), layout="constrained")
     grid = whole.add_gridspec(2, 2 * _DRAWN_PANELS)

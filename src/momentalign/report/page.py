@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -16,8 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
-from momentalign.files import replace_file
-from momentalign.report.svg import Frame, Picture
+from momentalign.files import check_path, replace_file
 
 __all__ = [
     "PAPER",
@@ -63,6 +64,8 @@ class Section(NamedTuple):
 
     title: str
     parts: Sequence[Markup]
+    folded: bool = False
+    """Whether only the title is shown until it is asked for."""
 
     @property
     def anchor(self) -> str:
@@ -84,6 +87,7 @@ def render_page(
     sections: Sequence[Section],
     *,
     numbers: Iterable[Fact] = (),
+    warnings: Iterable[str] = (),
 ) -> str:
     """Return the page as text; the same arguments give the same bytes.
 
@@ -95,6 +99,8 @@ def render_page(
         What the page shows, in order; the parts come from :mod:`momentalign.report.page`.
     numbers
         The few numbers to remember, shown under the lead.
+    warnings
+        Sentences to beware of, set apart under the lead.
 
     Examples
     --------
@@ -103,12 +109,28 @@ def render_page(
     (True, True)
     """
     page = _TEMPLATES.get_template("page.html")
-    return page.render(title=title, lead=lead, facts=list(numbers), sections=sections)
+    anchored = [(section.anchor, section) for section in sections]
+    style, script = _text("figure.css") + _text("page.css"), _text("page.js")
+    return page.render(
+        style=style,
+        script=script,
+        title=title,
+        lead=lead,
+        facts=list(numbers),
+        warnings=list(warnings),
+        sections=anchored,
+    )
+
+
+@cache
+def _text(name: str) -> str:
+    """Return a style or script as it is written: nothing of it depends on the page."""
+    return files("momentalign.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def write_page(page: str, path: str | os.PathLike[str]) -> Path:
     """Write a page whole or not at all and return its path."""
-    goal = Path(path)
+    goal = check_path(path)
     try:
         replace_file(goal, page.encode())
     except OSError as error:
@@ -126,9 +148,7 @@ def check_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> N
         )
     missing = [key for key in keys if key not in result]
     if missing:
-        raise InvalidInputError(
-            f"result lacks {', '.join(missing)}; run `momentalign reproduce {kind}` again to get all."
-        )
+        raise InvalidInputError(f"result lacks {', '.join(missing)}, as those of earlier versions do; make it again.")
 
 
 def percent(share: float) -> str:
@@ -242,86 +262,9 @@ class Tile(NamedTuple):
     answers: Sequence[Answer] = ()
 
 
-def text(content: str | Markup) -> Markup:
-    """Return a paragraph."""
-    return macro("text")(content)
-
-
-def heading(content: str) -> Markup:
-    """Return a heading inside a section."""
-    return macro("heading")(content)
-
-
-def figure(picture: Picture, caption: str = "", *, note: str = "", narrow: bool = False) -> Markup:
-    """Return a picture on a card under its caption; a `narrow` one is no wider than the text."""
-    return macro("figure")(picture, caption, note, "narrow" if narrow else "")
-
-
-def row(parts: Sequence[Markup], *, least: str = "20rem", css: str = "") -> Markup:
-    """Set parts side by side while each keeps the width `least`, one under the other on a phone."""
-    return macro("row")(parts, least, css)
-
-
-def key(entries: Sequence[Sign]) -> Markup:
-    """Return what the inks of a figure stand for."""
-    return macro("key")(entries)
-
-
-def domains_key() -> Markup:
-    """Return the key of the lines of source and target."""
-    return macro("domains")()
-
-
-def toggles(entries: Sequence[Sign]) -> Markup:
-    """Return a key whose entries show and hide their layer in all figures of the section."""
-    return macro("toggles")(entries)
-
-
-def table(
-    caption: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
-    *,
-    footer: Sequence[Cell] = (),
-    sortable: bool = True,
-    tall: bool = False,
-) -> Markup:
-    """Return a table in a box that scrolls by itself; the footer stays below when rows are sorted.
-
-    A `tall` box is no higher than most of the screen.
-    """
-    return macro("table")(caption, columns, rows, footer, sortable, tall)
-
-
-def explorer(
-    frame: Frame,
-    caption: str,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[Cell]],
-    drawings: Sequence[Drawing | None],
-) -> Markup:
-    """Return a table over which a figure shows the drawing of the row that is pointed at or has the focus.
-
-    Without scripts the table stands alone. The drawings have the size of `frame`.
-    """
-    return macro("explorer")(frame, caption, columns, rows, drawings)
-
-
-def definitions(pairs: Iterable[tuple[str, str | Markup]]) -> Markup:
-    """Return names and what they are."""
-    return macro("definitions")(list(pairs))
-
-
-def sheet(address: str, parts: Sequence[Markup]) -> Markup:
-    """Put parts on one picture, a row of images; :func:`tiles` among them show its images one by one."""
-    return macro("sheet")(address, parts)
-
-
-def tiles(caption: str, entries: Sequence[Tile]) -> Markup:
-    """Return the images of the sheet around, with the answers below each."""
-    return macro("tiles")(caption, entries)
-
-
-def picker(choices: Sequence[Choice]) -> Markup:
-    """Return buttons that show one panel at a time; without scripts all panels stand one under the other."""
-    return macro("picker")(choices)
+# The parts that a page is put together from are macros of ``templates/parts.html``, where they are described.
+text, heading, definitions = macro("text"), macro("heading"), macro("definitions")
+figure, row, picker = macro("figure"), macro("row"), macro("picker")
+key, domains_key, toggles = macro("key"), macro("domains_key"), macro("toggles")
+table, explorer = macro("table"), macro("explorer")
+sheet, tiles = macro("sheet"), macro("tiles")

@@ -1,7 +1,4 @@
-"""A grid of parameters as stacks of networks: points, what each trains, which train together, and their table.
-
-Both domains split at random into a part to train on and a part held out, each domain by itself.
-"""
+"""A grid of parameters as stacks of networks: points, what each trains, which train together, and their table."""
 
 from __future__ import annotations
 
@@ -13,22 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid, train_test_split
+from sklearn.model_selection import ParameterGrid
 
 from momentalign.discrepancies.names import DISTANCES
-from momentalign.discrepancies.several_domains import check_domain_weights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.training.compiled_engine import is_compilable
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
-from momentalign.validation import check_device, check_number, check_seed, naming
+from momentalign.validation import check_domain_weights, check_seed, naming
 
-__all__ = ["Point", "read_points", "results_table", "split_labelled", "split_unlabelled", "stacks"]
+__all__ = ["Point", "read_points", "results_table", "stacks"]
 
 # Networks trained at once: bounds the memory they take and what a killed search has to do again.
 STACK = 64
-# Parameters of a model that do not name a point: two change no score, three are written in one plain way.
-UNNAMED = {"verbose", "validation_fraction", "hidden", "random_state", "device"}
+# Parameters of a model that do not name a point: two change no score, one is refused, and three are written in one way.
+UNNAMED = {"verbose", "validation_fraction", "class_weight", "hidden", "random_state", "device"}
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,15 @@ def _read_point(index: int, estimator: MANNClassifier, parameters: dict[str, Any
             'weight="auto" combines networks of several weights, and a search compares single ones; '
             'give numbers, such as param_grid={"weight": [0.1, 1.0, 10.0]}.'
         )
-    config = model._config()
+    if model.class_weight is not None:
+        raise InvalidInputError(
+            f"class_weight={model.class_weight!r:.80} repeats rows, which would stand on both sides of a split; "
+            "search with class_weight=None, then fit the model with the weights."
+        )
+    config, spec, device, _ = model._settings()
     # A copy: asking a random state for a seed changes it, and the model is to be fitted later.
-    spec = replace(model._spec(config), seed=check_seed(clone(model).random_state))
-    return Point(index, parameters, model, config, spec, check_device(model.device))
+    spec = replace(spec, seed=check_seed(clone(model).random_state))
+    return Point(index, parameters, model, config, spec, device)
 
 
 def stacks(points: Sequence[Point], task: Task) -> Iterator[list[Point]]:
@@ -156,45 +157,3 @@ def _plain(name: str, value: Any) -> Any:
         f"resume cannot tell {name}={value!r} from another one when it reads the journal; use a name, a number or one "
         "of the losses of momentalign, or resume=None."
     )
-
-
-Rows = NDArray[np.intp]
-
-
-def split_labelled(labels: NDArray[np.intp], *, share: float, seed: int) -> tuple[Rows, Rows]:
-    """Return the rows to train on, a `share` of them, and the rows held out; classes in proportion, order random.
-
-    Examples
-    --------
-    >>> training, held_out = split_labelled(np.array([0, 1] * 5), share=0.8, seed=0)
-    >>> len(training), sorted(np.array([0, 1] * 5)[held_out].tolist())
-    (8, [0, 1])
-    """
-    counts = np.bincount(labels)
-    held_out = max(_held_out(len(labels), share), len(counts))
-    if counts.min() < 2 or len(labels) - held_out < len(counts):
-        raise InvalidInputError(
-            f"y has {len(labels)} labels of {len(counts)} classes, {counts.min()} of the rarest, too few to hold out "
-            "some of each class; give at least 2 rows of each class, or set share nearer to 0.5."
-        )
-    training, rest = train_test_split(
-        np.arange(len(labels)), test_size=held_out, stratify=labels, random_state=seed % 2**32
-    )
-    return training, rest
-
-
-def split_unlabelled(rows: int, *, share: float, seed: int) -> tuple[Rows, Rows]:
-    """Return the rows to train on, a `share` of them, and the rows held out, at least one of each; order random.
-
-    Examples
-    --------
-    >>> [len(part) for part in split_unlabelled(10, share=0.8, seed=0)]
-    [8, 2]
-    """
-    held_out = min(max(_held_out(rows, share), 1), rows - 1)
-    order = np.random.default_rng([seed, 2]).permutation(rows)
-    return order[:-held_out], order[-held_out:]
-
-
-def _held_out(rows: int, share: float) -> int:
-    return round((1.0 - check_number(share, "share", above=0.0, below=1.0, example=0.8)) * rows)

@@ -4,8 +4,6 @@ E. Zhong, W. Fan, Q. Yang, O. Verscheure, J. Ren: Cross validation framework to 
 transfer learning, ECML PKDD 2010. As done for networks by Y. Ganin, E. Ustinova, H. Ajakan, P. Germain, H. Larochelle,
 F. Laviolette, M. Marchand, V. Lempitsky: Domain-adversarial training of neural networks, JMLR 17, 2016; Section 6.3 of
 Zellinger et al. (2019) chooses the weight and the width of the MMD so.
-
-Reverse validation of several tasks at once, for accelerators: the networks of all tasks train side by side.
 """
 
 from __future__ import annotations
@@ -18,21 +16,28 @@ from typing import NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from sklearn.model_selection import train_test_split
 
-from momentalign.estimators.domains import with_rows_of_every_domain
+from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix, outputs
-from momentalign.selection.grid import split_labelled, split_unlabelled
-from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
-from momentalign.training.stack import train_stack, train_tasks
+from momentalign.training.config import (
+    NetworkSpec,
+    Rows,
+    Task,
+    TrainedNetwork,
+    TrainingConfig,
+    with_rows_of_every_domain,
+)
+from momentalign.training.stack import train_stack
+from momentalign.validation import check_number
 
 __all__ = [
-    "Domains",
-    "Parts",
+    "BothWays",
     "ReverseResult",
     "reverse_scores",
-    "reverse_scores_of_tasks",
-    "reverse_task",
-    "split_domains",
+    "split_labelled",
+    "split_unlabelled",
+    "turned",
 ]
 
 
@@ -43,41 +48,43 @@ class ReverseResult(NamedTuple):
     forward: list[TrainedNetwork]
 
 
-class Parts(NamedTuple):
-    """What both directions train on, and what is held out of it."""
+class BothWays(NamedTuple):
+    """A task on the way there, with held-out source rows, and the target rows held out on the way back."""
 
-    source: Matrix
-    labels: NDArray[np.intp]
-    source_held_out: Matrix
-    labels_held_out: NDArray[np.intp]
-    target: Matrix
+    forward: Task
     target_held_out: Matrix
-    source_domains: NDArray[np.intp] | None = None
-    target_domains: NDArray[np.intp] | None = None
 
-    def forward(self, n_classes: int) -> Task:
-        """Return the task from the source to the target."""
+    @classmethod
+    def split(cls, task: Task, *, share: float, seed: int) -> BothWays:
+        """Split both domains at random, the source with its classes in proportion."""
+        assert task.target is not None  # noqa: S101  (a search has refused it)
+        training, held_out = split_labelled(task.labels, share=share, seed=seed)
+        there, not_there = split_unlabelled(task.target.shape[0], share=share, seed=seed)
+        there, not_there = with_rows_of_every_domain(there, not_there, task.target_domains)
+        return cls(task.split(training, held_out, there), task.target[not_there])
+
+    def back(self, layers: Sequence[Layer]) -> Task:
+        """Return the task back to the source, from the target as a network labels it."""
+        there = self.forward
+        guesses = [_classes(layers, rows) for rows in (there.target, self.target_held_out)]
         return Task(
-            self.source,
-            self.labels,
-            self.target,
-            n_classes,
-            self.source_held_out,
-            self.labels_held_out,
-            source_domains=self.source_domains,
-            target_domains=self.target_domains,
+            there.target,
+            guesses[0],
+            there.source,
+            there.n_classes,
+            self.target_held_out,
+            guesses[1],
+            source_domains=there.target_domains,
+            target_domains=there.source_domains,
         )
 
     def accuracy(self, layers: Sequence[Layer]) -> float:
-        """Share of the held-out source rows that a network labels right."""
-        return float((_classes(layers, self.source_held_out) == self.labels_held_out).mean())
+        """Return the accuracy of a network on the held-out source rows."""
+        return float((_classes(layers, self.forward.validation) == self.forward.validation_labels).mean())
 
 
 def reverse_scores(
-    source: Matrix,
-    labels: NDArray[np.intp],
-    target: Matrix,
-    n_classes: int,
+    task: Task,
     config: TrainingConfig,
     specs: Sequence[NetworkSpec],
     *,
@@ -85,8 +92,6 @@ def reverse_scores(
     share: float = 0.8,
     device: str = "cpu",
     n_jobs: int = 1,
-    source_domains: NDArray[np.intp] | None = None,
-    target_domains: NDArray[np.intp] | None = None,
     finished: Callable[[int, float], None] | None = None,
 ) -> ReverseResult:
     r"""Return the reverse accuracy of each spec of a stack; higher is better, and no target label is needed.
@@ -99,15 +104,13 @@ def reverse_scores(
     3. The score is the accuracy of :math:`\eta_r` on the labelled :math:`S_V`.
 
     The labelled :math:`S_V` stops the forward network early, :math:`\{(x, \eta(x)) : x \in T_V\}` the reverse one.
+    Where there are several sources or targets, targets are sources on the way back, all of one weight where
+    `domain_weights` are numbers.
 
     Parameters
     ----------
-    source, labels
-        Rows of the source, float32 (dense or CSR), and codes of their classes.
-    target
-        Rows of the target.
-    n_classes
-        The number of classes.
+    task
+        All rows of both domains.
     config, specs
         What all networks share, and what each has of its own; all forward networks are one stack.
     seed
@@ -116,9 +119,6 @@ def reverse_scores(
         Part of each domain to train on.
     device, n_jobs
         Where to train, and over how many cores; the number of cores changes no number.
-    source_domains, target_domains
-        The number of the domain of each row where there are several sources or targets; on the way back targets are
-        sources, all of one weight where `domain_weights` are numbers.
     finished
         Called with the position of a spec and its score, in order, as soon as both are known.
 
@@ -129,16 +129,14 @@ def reverse_scores(
     >>> labels = np.arange(200) % 2
     >>> source = (random.normal(size=(200, 2)) + 3.0 * labels[:, None]).astype(np.float32)
     >>> config = TrainingConfig(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=30)
-    >>> result = reverse_scores(source, labels, source + np.float32(0.5), 2, config, [NetworkSpec(seed=0)], seed=0)
-    >>> bool(result.scores[0] > 0.9)
+    >>> task = Task(source, labels, source + np.float32(0.5), 2)
+    >>> bool(reverse_scores(task, config, [NetworkSpec(seed=0)], seed=0).scores[0] > 0.9)
     True
     """
-    parts = split_domains(
-        source, labels, target, share=share, seed=seed, source_domains=source_domains, target_domains=target_domains
-    )
-    forward = train_stack(parts.forward(n_classes), config, specs, device=device, n_jobs=n_jobs)
+    ways = BothWays.split(task, share=share, seed=seed)
+    forward = train_stack(ways.forward, config, specs, device=device, n_jobs=n_jobs)
     calls = (
-        delayed(_reverse_accuracy)(parts, n_classes, config, _turned(spec, network.layers), device)
+        delayed(_reverse_accuracy)(ways, config, turned(spec, network.layers), device)
         for spec, network in zip(specs, forward, strict=True)
     )
     scores = []
@@ -152,92 +150,57 @@ def reverse_scores(
     return ReverseResult(np.array(scores), forward)
 
 
-def split_domains(
-    source: Matrix,
-    labels: NDArray[np.intp],
-    target: Matrix,
-    *,
-    share: float,
-    seed: int,
-    source_domains: NDArray[np.intp] | None = None,
-    target_domains: NDArray[np.intp] | None = None,
-) -> Parts:
-    """Split both domains at random, the source with its classes in proportion."""
-    training, held_out = split_labelled(labels, share=share, seed=seed)
-    training, held_out = with_rows_of_every_domain(training, held_out, source_domains)
-    target_training, target_held_out = split_unlabelled(target.shape[0], share=share, seed=seed)
-    target_training, target_held_out = with_rows_of_every_domain(target_training, target_held_out, target_domains)
-    return Parts(
-        source[training],
-        labels[training],
-        source[held_out],
-        labels[held_out],
-        target[target_training],
-        target[target_held_out],
-        None if source_domains is None else source_domains[training],
-        None if target_domains is None else target_domains[target_training],
-    )
-
-
-def reverse_task(parts: Parts, layers: Sequence[Layer], n_classes: int) -> Task:
-    """Return the task back to the source, from the target as a network labels it."""
-    guesses = [_classes(layers, rows) for rows in (parts.target, parts.target_held_out)]
-    return Task(
-        parts.target,
-        guesses[0],
-        parts.source,
-        n_classes,
-        parts.target_held_out,
-        guesses[1],
-        source_domains=parts.target_domains,
-        target_domains=parts.source_domains,
-    )
-
-
-def _turned(spec: NetworkSpec, layers: Sequence[Layer]) -> NetworkSpec:
-    """The spec on its way back; weights that are numbers are those of other sources."""
+def turned(spec: NetworkSpec, layers: Sequence[Layer]) -> NetworkSpec:
+    """Return the spec of a network on its way back; weights that are numbers are those of other sources."""
     weights = spec.domain_weights if isinstance(spec.domain_weights, str) else "equal"
     return replace(spec, initial=layers, domain_weights=weights)
 
 
-def _reverse_accuracy(parts: Parts, n_classes: int, config: TrainingConfig, spec: NetworkSpec, device: str) -> float:
+def _reverse_accuracy(ways: BothWays, config: TrainingConfig, spec: NetworkSpec, device: str) -> float:
     """Train one network back from the target as its forward weights label it; score it on held-out source labels."""
     assert spec.initial is not None  # noqa: S101
-    task = reverse_task(parts, spec.initial, n_classes)
-    (network,) = train_stack(task, config, [spec], device=device)
-    return parts.accuracy(network.layers)
+    (network,) = train_stack(ways.back(spec.initial), config, [spec], device=device)
+    return ways.accuracy(network.layers)
 
 
 def _classes(layers: Sequence[Layer], rows: Matrix) -> NDArray[np.intp]:
     return np.asarray(outputs(layers, rows).argmax(axis=1))
 
 
-class Domains(NamedTuple):
-    """The labelled source and the unlabelled target of one task."""
+def split_labelled(labels: NDArray[np.intp], *, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Return the rows to train on, a `share` of them, and the rows held out; classes in proportion, order random.
 
-    source: Matrix
-    labels: NDArray[np.intp]
-    target: Matrix
+    Examples
+    --------
+    >>> training, held_out = split_labelled(np.array([0, 1] * 5), share=0.8, seed=0)
+    >>> len(training), sorted(np.array([0, 1] * 5)[held_out].tolist())
+    (8, [0, 1])
+    """
+    counts = np.bincount(labels)
+    held_out = max(_held_out(len(labels), share), len(counts))
+    if counts.min() < 2 or len(labels) - held_out < len(counts):
+        raise InvalidInputError(
+            f"y has {len(labels)} labels of {len(counts)} classes, {counts.min()} of the rarest, too few to hold out "
+            "some of each class; give at least 2 rows of each class, or set share nearer to 0.5."
+        )
+    training, rest = train_test_split(
+        np.arange(len(labels)), test_size=held_out, stratify=labels, random_state=seed % 2**32
+    )
+    return training, rest
 
 
-def reverse_scores_of_tasks(
-    tasks: Sequence[Domains],
-    n_classes: int,
-    config: TrainingConfig,
-    specs: Sequence[NetworkSpec],
-    *,
-    seed: int,
-    share: float = 0.8,
-    device: str = "cpu",
-) -> NDArray[np.float64]:
-    """Return the scores of :mod:`momentalign.selection.reverse` for tasks of one shape, shape (tasks, specs)."""
-    parts = [split_domains(*task, share=share, seed=seed) for task in tasks]
-    forward = train_tasks([part.forward(n_classes) for part in parts], config, specs, device=device)
-    back = [
-        (part, reverse_task(part, network.layers, n_classes), replace(spec, initial=network.layers))
-        for part, networks in zip(parts, forward, strict=True)
-        for spec, network in zip(specs, networks, strict=True)
-    ]
-    trained = train_tasks([task for _, task, _ in back], config, [[spec] for *_, spec in back], device=device)
-    scores = [part.accuracy(network.layers) for (part, *_), (network,) in zip(back, trained, strict=True)]
-    return np.array(scores).reshape(len(tasks), len(specs))
+def split_unlabelled(rows: int, *, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Return the rows to train on, a `share` of them, and the rows held out, at least one of each; order random.
+
+    Examples
+    --------
+    >>> [len(part) for part in split_unlabelled(10, share=0.8, seed=0)]
+    [8, 2]
+    """
+    held_out = min(max(_held_out(rows, share), 1), rows - 1)
+    order = np.random.default_rng([seed, 2]).permutation(rows)
+    return order[:-held_out], order[-held_out:]
+
+
+def _held_out(rows: int, share: float) -> int:
+    return round((1.0 - check_number(share, "share", above=0.0, below=1.0, example=0.8)) * rows)

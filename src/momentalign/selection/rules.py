@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.estimators.domains import stacked_rows
-from momentalign.evaluation.importance import importance_weights, logistic_ratio
 from momentalign.evaluation.scores import (
     balancing_choice,
     classification_errors,
     cross_entropies,
     deep_embedded_score,
     importance_weighted_score,
+    importance_weights,
+    logistic_ratio,
     mutual_information,
     negative_entropy,
     neighbourhood_density,

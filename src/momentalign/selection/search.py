@@ -1,34 +1,190 @@
 """The searches over parameters that read no target label: by reverse validation, and by scores of the networks.
 
-Reverse validation is that of Zhong et al. (2010) and Ganin et al. (2016), see :mod:`momentalign.selection.reverse`; the
-other rules are :mod:`momentalign.selection.rules`, their combination :mod:`momentalign.estimators.combination`.
+Both train the whole grid as stacks, keep scores in a journal where they are asked to, and fit the best model to all
+data. Reverse validation is that of Zhong et al. (2010) and Ganin et al. (2016), see
+:mod:`momentalign.selection.reverse`; the other rules are :mod:`momentalign.selection.rules`, their combination
+:mod:`momentalign.estimators.combination`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import numbers
 import os
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any, Self, TypeAlias, get_args
 
 import numpy as np
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, MetaEstimatorMixin
+from sklearn.utils import TransformerTags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.classifier import MANNClassifier
+from momentalign.estimators.classifier import ClassLabels, MANNClassifier
 from momentalign.estimators.combination import Members, combine, train_again
-from momentalign.estimators.domains import joined_task, with_rows_of_every_domain
-from momentalign.estimators.several import Running
-from momentalign.selection.base import Finished, Sample, StackedSearch
-from momentalign.selection.grid import Point, split_labelled, stacks
-from momentalign.selection.reverse import reverse_scores
+from momentalign.estimators.domains import DomainEstimator, all_or_nothing, joined_task, read_domains
+from momentalign.journal import Journal, cell_key
+from momentalign.networks.shallow import Matrix
+from momentalign.progress import progress_bar
+from momentalign.selection.grid import Point, read_points, results_table, stacks
+from momentalign.selection.reverse import reverse_scores, split_labelled
 from momentalign.selection.rules import Rule, balanced_weight, network_score
 from momentalign.training.config import Task, TrainedNetwork
 from momentalign.training.stack import train_stack
-from momentalign.validation import check_choice
+from momentalign.validation import check_choice, check_number, check_seed
 
-__all__ = ["LabelFreeSearch", "ReverseValidationSearch"]
+__all__ = ["LabelFreeSearch", "ReverseValidationSearch", "StackedSearch"]
+
+Networks: TypeAlias = Mapping[int, TrainedNetwork]
+Finished: TypeAlias = Callable[[Point, float], None]
+
+
+def _ends_with_a_model(search: StackedSearch) -> bool:
+    if not search._fits_a_model():
+        raise AttributeError(
+            f"this {type(search).__name__} has refit=False: it chooses parameters and fits no model; set refit=True."
+        )
+    return True
+
+
+class StackedSearch(MetaEstimatorMixin, ClassifierMixin, DomainEstimator, ABC):  # type: ignore[misc]
+    """A search over the parameters of a :class:`MANNClassifier` that reads no target label; see its subclasses."""
+
+    estimator: MANNClassifier
+    param_grid: Any
+    share: float
+    refit: bool
+    n_jobs: int
+    random_state: int | np.random.RandomState | None
+    resume: str | os.PathLike[str] | None
+    verbose: int
+
+    @all_or_nothing
+    def fit(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Self:
+        """Score every point of the grid on labelled source rows and unlabelled target rows, and choose the best.
+
+        Parameters
+        ----------
+        X, y
+            Source rows (array, DataFrame or CSR matrix) and their labels; with `sample_domain` the rows of all domains.
+        X_target
+            Target rows, with the same columns.
+        sample_domain
+            One id per row of `X`: positive for sources, negative for targets, whose entries in `y` are not looked at.
+            Networks compare several of either as the `between` and `domain_weights` of their models say; scores look at
+            all sources as one and all targets as one.
+        """
+        seed = check_seed(self.random_state)
+        check_number(self.share, "share", above=0.0, below=1.0, example=0.8)
+        points = read_points(self.estimator, self.param_grid, seed=seed)
+        self._refuse_bad_parameters(points)
+        task = self._read_task(X, y, X_target, sample_domain)
+        scores = self._all_scores(points, task, seed)
+        self.cv_results_ = results_table([point.parameters for point in points], scores)
+        self.best_index_ = int(np.argmax(scores))
+        self.best_score_ = float(scores[self.best_index_])
+        self.best_params_ = dict(points[self.best_index_].parameters)
+        if self._fits_a_model():
+            self.best_estimator_ = points[self.best_index_].model
+            self._fit_best(X, y, X_target, sample_domain)
+        return self
+
+    def _read_task(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> Task:
+        labels = ClassLabels()
+        domains = read_domains(self, X, y, X_target, labels=labels, sample_domain=sample_domain)
+        self.classes_ = labels.classes
+        if domains.target is None:
+            raise InvalidInputError(
+                f"{type(self).__name__} has no target rows, there is no domain to choose for; give X_target, or "
+                "negative ids in sample_domain."
+            )
+        return domains.task()
+
+    def _all_scores(self, points: Sequence[Point], task: Task, seed: int) -> list[float]:
+        """Score the points that no journal holds yet, and write each down when it is finished."""
+        # A point without a name is refused before a journal is begun.
+        keys = {} if self.resume is None else {point.index: cell_key(point.cell()) for point in points}
+        journal = self._open_journal(task, seed)
+        done = {} if journal is None else journal.done()
+        scores = {index: float(done[key]["score"]) for index, key in keys.items() if key in done}
+        with progress_bar(type(self).__name__, verbose=self.verbose) as show:
+
+            def report() -> None:
+                if show is not None:
+                    show(len(scores), len(points), f"best score {max(scores.values()):.4f}" if scores else "")
+
+            def finished(point: Point, score: float) -> None:
+                scores[point.index] = score
+                if journal is not None:
+                    journal.append(point.cell(), {"score": score})
+                report()
+
+            report()
+            self._score([point for point in points if point.index not in scores], task, seed, finished)
+        return [scores[point.index] for point in points]
+
+    def _open_journal(self, task: Task, seed: int) -> Journal | None:
+        if self.resume is None:
+            return None
+        if not isinstance(self.random_state, numbers.Integral):
+            raise InvalidInputError(
+                f"resume needs the same splits in every run, but random_state is {self.random_state!r}; give a whole "
+                "number, such as random_state=0."
+            )
+        identity = {"search": type(self).__name__, **self._identity(), "seed": seed, "data": _digest(task)}
+        return Journal(self.resume, identity)
+
+    def _identity(self) -> dict[str, Any]:
+        """What scores depend on beside the points, the data and the seed."""
+        return {"share": float(self.share)}
+
+    def _refuse_bad_parameters(self, points: Sequence[Point]) -> None:
+        """Raise before anything is trained; a subclass says for what."""
+
+    @abstractmethod
+    def _score(self, points: Sequence[Point], task: Task, seed: int, finished: Finished) -> None:
+        """Train the points and call `finished` with the score of each, higher is better."""
+
+    def _fits_a_model(self) -> bool:
+        return self.refit
+
+    def _fit_best(self, X: Any, y: Any, X_target: Any, sample_domain: Any) -> None:
+        """Give the best model its weights."""
+        self.best_estimator_.fit(X, y, X_target, sample_domain=sample_domain)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of each row, in order."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict(X)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> NDArray[np.floating[Any]]:
+        """Return the probability of each class, (rows, classes), in the order of ``classes_``."""
+        check_is_fitted(self)
+        return self.best_estimator_.predict_proba(X)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def transform(self, X: Any) -> Any:
+        """Return the hidden activations of the best model, (rows, width), values in [0, 1]."""
+        check_is_fitted(self)
+        return self.best_estimator_.transform(X)
+
+    @available_if(_ends_with_a_model)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any, X_target: Any = None, *, sample_domain: Any = None) -> Any:
+        """Fit, and return the hidden activations of the rows of `X`."""
+        return self.fit(X, y, X_target, sample_domain=sample_domain).transform(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags = TransformerTags() if self._fits_a_model() else None
+        return tags
 
 
 class ReverseValidationSearch(StackedSearch):
@@ -109,28 +265,18 @@ class ReverseValidationSearch(StackedSearch):
         self.resume = resume
         self.verbose = verbose
 
-    def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:
-        source, labels, target, n_classes, seed, numbers, others = sample
-        task = Task(source, labels, target, n_classes, source_domains=numbers, target_domains=others)
+    def _score(self, points: Sequence[Point], task: Task, seed: int, finished: Finished) -> None:
         for stack in stacks(points, task):
             reverse_scores(
-                source,
-                labels,
-                target,
-                n_classes,
+                task,
                 stack[0].config,
                 [point.spec for point in stack],
                 seed=seed,
                 share=self.share,
                 device=stack[0].device,
                 n_jobs=self.n_jobs,
-                source_domains=numbers,
-                target_domains=others,
                 finished=lambda position, score, stack=stack: finished(stack[position], score),  # type: ignore[misc]
             )
-
-
-Networks = Mapping[int, TrainedNetwork]
 
 
 class LabelFreeSearch(StackedSearch):
@@ -249,8 +395,8 @@ class LabelFreeSearch(StackedSearch):
                 f"{word} needs all networks at once, and resume keeps scores only; give resume=None."
             )
 
-    def _score(self, points: Sequence[Point], sample: Sample, finished: Finished) -> None:
-        task = _hold_out(sample, self.share)
+    def _score(self, points: Sequence[Point], task: Task, seed: int, finished: Finished) -> None:
+        task = _hold_out(task, self.share, seed)
         networks: dict[int, TrainedNetwork] = {}
         for stack in stacks(points, task):
             specs = [point.spec for point in stack]
@@ -285,7 +431,7 @@ class LabelFreeSearch(StackedSearch):
             whole = joined_task(task)
             for index in members.indices:
                 member = (configs[index], specs[index], trained[index])
-                (trained[index],), _ = train_again([member], whole, Running(devices[index]))
+                (trained[index],) = train_again([member], whole, device=devices[index])
         self.networks_ = [trained[index] for index in members.indices]
         self.coefficients_ = members.coefficients
 
@@ -299,22 +445,11 @@ class LabelFreeSearch(StackedSearch):
         model._keep_members(self.networks_, members)
 
 
-def _hold_out(sample: Sample, share: float) -> Task:
+def _hold_out(task: Task, share: float, seed: int) -> Task:
     """Split the source and shuffle the target: batches are cut in order."""
-    source, labels, target, n_classes, seed, numbers, others = sample
-    training, held_out = split_labelled(labels, share=share, seed=seed)
-    training, held_out = with_rows_of_every_domain(training, held_out, numbers)
-    order = np.random.default_rng([seed, 1]).permutation(target.shape[0])
-    return Task(
-        source[training],
-        labels[training],
-        target[order],
-        n_classes,
-        source[held_out],
-        labels[held_out],
-        source_domains=None if numbers is None else numbers[training],
-        target_domains=None if others is None else others[order],
-    )
+    assert task.target is not None  # noqa: S101  (a search has refused it)
+    training, held_out = split_labelled(task.labels, share=share, seed=seed)
+    return task.split(training, held_out, np.random.default_rng([seed, 1]).permutation(task.target.shape[0]))
 
 
 def _balance(points: Sequence[Point], networks: Networks, task: Task, finished: Finished) -> None:
@@ -322,3 +457,20 @@ def _balance(points: Sequence[Point], networks: Networks, task: Task, finished: 
     chosen = growing[balanced_weight([networks[point.index].layers for point in growing], task)]
     for point in points:
         finished(point, float(point is chosen))
+
+
+def _digest(task: Task) -> str:
+    """Return a digest of all rows and labels, and of the domains where there are several."""
+    digest = hashlib.sha256()
+    several = [numbers for numbers in (task.source_domains, task.target_domains) if numbers is not None]
+    for part in (task.source, task.labels, task.target, *several):
+        for array in _arrays(part):
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _arrays(part: Matrix) -> Sequence[NDArray[Any]]:
+    if isinstance(part, np.ndarray):
+        return (part,)
+    return (np.array(part.shape), part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data)

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.tables.encoders import Kind, kind_of
 from momentalign.tables.opening import find_path, one_line, reading
 from momentalign.tables.read import LabelType, find_label_type, joint_label_type, read_chunks
-from momentalign.tables.table import Table, quoted
+from momentalign.tables.table import Kind, Table, kind_of, quoted
 from momentalign.validation import positive_int
 
 __all__ = ["ROWS", "ArrayChunks", "FileChunks", "NpyChunks"]

@@ -14,7 +14,8 @@ import time
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,11 +27,10 @@ import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
-from momentalign.tables.encoders import Kind
 from momentalign.tables.opening import one_line, open_bytes, reading
-from momentalign.tables.table import Request, Table, quoted, split_frame
+from momentalign.tables.table import Kind, Request, Table, quoted, split_frame
 
-__all__ = ["MISSING", "CellCounts", "convert_cells", "read_delimited", "regroup"]
+__all__ = ["BLOCK", "MISSING", "CellCounts", "convert_cells", "read_delimited", "regroup"]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "null", "NULL", "None", "?", "-", "#N/A", "<NA>", "NaT")
 """Cells that say that there is no value."""
@@ -39,14 +39,16 @@ _MOSTLY = 0.95
 
 _DELIMITERS = ",;\t|"
 _SCANNED = 2**20
-# A row must fit into a block; no honest row is longer.
-_BLOCK = 8 * 2**20
+BLOCK = 8 * 2**20
+"""Bytes that are parsed at a time; a row must fit into them, and no honest row is longer."""
 # Rows that are counted at a time where the kinds of columns are to be found.
 _COUNTED = 2**16
+# Dates without and with a time zone.
+_PLAIN, _ZONED = pa.timestamp("us"), pa.timestamp("us", "UTC")
 _PATIENCE = 10.0  # seconds
 # UTF-32 before UTF-16: its mark begins with the other's.
 _MARKS = {
-    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -74,28 +76,37 @@ class _Format:
 def read_delimited(path: Path, request: Request) -> Iterator[Table]:
     """Yield the rows of a file of delimited text in order; the first row names the columns."""
     form = _find_format(path)
-    in_header = {name.strip(): name for name in reversed(form.header)}
-    request = request.resolve([name.strip() for name in form.header if name.strip()], path)
+    in_header = {_clean(name): name for name in reversed(form.header)}
+    request = request.resolve([_clean(name) for name in form.header if _clean(name)], path)
     wanted = list(request.columns or ())
     columns = [in_header[name] for name in wanted]
     kinds = {name: request.kind(name) for name in wanted}
     unknown = [name for name, kind in kinds.items() if kind is None]
     if request.rows is not None and unknown:
         kinds |= _find_kinds(form, {name: in_header[name] for name in unknown})
-    start = 0
+    start, warned = 0, False
     for cells in regroup(_batches(form, columns), request.rows):
-        frame = pd.DataFrame(
-            {
-                name: convert_cells(
-                    cells.column(index), _where(path, name), kind=kinds[name], start=start, comma=form.comma
-                )
-                for index, name in enumerate(wanted)
-            },
-            index=pd.RangeIndex(cells.num_rows),
-            copy=False,
-        )
+        commas: list[str] | None = [] if form.comma else None
+        converted = {
+            name: convert_cells(column, _where(path, name), kind=kinds[name], start=start, commas=commas)
+            for name, column in zip(wanted, cells.columns, strict=True)
+        }
+        if commas and not warned:
+            warned, more = True, f" and {len(commas) - 3} more" if len(commas) > 3 else ""
+            warnings.warn(
+                f"{', '.join(commas[:3])}{more} has numbers with a decimal comma, read as such; write a point if the "
+                "comma separates thousands.",
+                MomentAlignWarning,
+                stacklevel=3,
+            )
+        frame = pd.DataFrame(converted, index=pd.RangeIndex(cells.num_rows), copy=False)
         yield split_frame(frame, request, start)
         start += len(frame)
+
+
+def _clean(name: str) -> str:
+    """A name without spaces and marks of byte order around it."""
+    return name.strip().lstrip("\ufeff").strip()
 
 
 def _where(path: Path, name: str) -> str:
@@ -132,11 +143,11 @@ def _find_format(path: Path) -> _Format:
             MomentAlignWarning,
             stacklevel=3,
         )
-    sample = codecs.getincrementaldecoder(encoding)().decode(head).removeprefix("\ufeff")
-    delimiter = _find_delimiter(sample)
+    delimiter = _find_delimiter(codecs.getincrementaldecoder(encoding)().decode(head[: 2**18])[: 2**16])
+    form = _Format(path, encoding, delimiter, [])
     if quotes % 2 == 1:
-        _refuse_open_quotes(_Format(path, encoding, delimiter, []))
-    return _Format(path, encoding, delimiter, _find_header(path, sample, delimiter))
+        _refuse_open_quotes(form)
+    return replace(form, header=_find_header(form))
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
@@ -179,10 +190,9 @@ def _read_through(path: Path, encoding: str) -> tuple[bool, int]:
 
 def _find_delimiter(sample: str) -> str:
     """Return the delimiter that splits most rows of a sample like its first one."""
-    lines = sample[: 2**16]
 
     def agreement(delimiter: str) -> tuple[bool, float, int]:
-        rows = [len(row) for row in csv.reader(io.StringIO(lines, newline=""), delimiter=delimiter) if row]
+        rows = [len(row) for row in csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter) if row]
         # The last row of the sample may be cut.
         rows = rows[:-1] if len(rows) > 2 else rows
         fields = rows[0] if rows else 0
@@ -191,17 +201,35 @@ def _find_delimiter(sample: str) -> str:
     return max(_DELIMITERS, key=agreement)
 
 
-def _find_header(path: Path, sample: str, delimiter: str) -> list[str]:
-    rows = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
-    header = next((row for row in rows if row), [])
-    if not any(name.strip() for name in header):
+@contextmanager
+def _rows_of(form: _Format, *, strict: bool = False) -> Iterator[Any]:
+    """Open a file as a reader of the csv module, for its first row and for what Arrow does not tell of others."""
+    with open_bytes(form.path) as file:
+        yield csv.reader(io.TextIOWrapper(file, form.encoding, newline=""), delimiter=form.delimiter, strict=strict)
+
+
+def _find_header(form: _Format) -> list[str]:
+    path = form.path
+    try:
+        with reading(path), _rows_of(form) as rows:
+            header: list[str] = next((row for row in rows if row), [])
+    except csv.Error as error:  # A field of more letters than the csv module reads.
+        raise InvalidInputError(
+            f"{path} has a name of a column that is too long ({one_line(error)}); give a first row of names."
+        ) from error
+    header[:1] = [name.removeprefix("\ufeff") for name in header[:1]]  # as Arrow does
+    if sum(map(len, header)) > BLOCK // 2:
+        raise InvalidInputError(
+            f"{path} has {len(header):,} columns, whose names are more than {BLOCK // 2**21} MB; give a table of fewer."
+        )
+    if not any(map(_clean, header)):
         raise InvalidInputError(f"{path} has no row of names; give a file whose first row names the columns.")
     if all(_is_number(name) for name in header):
         raise InvalidInputError(
             f"{path} has numbers ({quoted(header, 3)}) where the names of the columns should stand; add a first row "
             "of names."
         )
-    nameless = [str(index + 1) for index, name in enumerate(header) if not name.strip()]
+    nameless = [str(index + 1) for index, name in enumerate(header) if not _clean(name)]
     if nameless:
         warnings.warn(
             f"{path}: column {', '.join(nameless)} has no name and is left out; name it to keep it.",
@@ -228,7 +256,6 @@ def _batches(form: _Format, columns: list[str]) -> Iterator[Any]:
         ragged.append(row)
         return "error"
 
-    encoding = "utf-8" if form.encoding == "utf-8-sig" else form.encoding
     with reading(form.path), open_bytes(form.path) as file:
         content, handler, reader = _Content(file), remember, None
         lent = weakref.ref(content), weakref.ref(handler)
@@ -236,7 +263,7 @@ def _batches(form: _Format, columns: list[str]) -> Iterator[Any]:
         try:
             reader = arrow_csv.open_csv(
                 content,
-                read_options=arrow_csv.ReadOptions(block_size=_BLOCK, encoding=encoding),
+                read_options=arrow_csv.ReadOptions(block_size=BLOCK, encoding=form.encoding),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=form.delimiter, newlines_in_values=True, invalid_row_handler=handler
                 ),
@@ -289,8 +316,8 @@ def _refuse_row(form: _Format, ragged: list[Any], error: Exception) -> None:
             f"{form.path} has a row that cannot be split ({one_line(error)}); look for a quote that is never closed."
         ) from error
     row = ragged[0]
-    with open_bytes(form.path) as file:
-        rows = csv.reader(io.TextIOWrapper(file, form.encoding, newline=""), delimiter=form.delimiter)
+    number = 0
+    with suppress(csv.Error), _rows_of(form) as rows:
         lengths = (len(fields) for fields in rows if fields)
         number = next((number for number, length in enumerate(lengths) if length == row.actual_columns), 0)
     raise InvalidInputError(
@@ -301,9 +328,8 @@ def _refuse_row(form: _Format, ragged: list[Any], error: Exception) -> None:
 
 def _refuse_open_quotes(form: _Format) -> None:
     """Say on which line a quoted field is never closed; a quote inside a field without quotes does no harm."""
-    with open_bytes(form.path) as file:
-        rows = csv.reader(io.TextIOWrapper(file, form.encoding, newline=""), delimiter=form.delimiter, strict=True)
-        line = 1
+    line = 1
+    with _rows_of(form, strict=True) as rows:
         try:
             for _ in rows:
                 line = rows.line_num + 1
@@ -376,8 +402,8 @@ class CellCounts:
         if self.first_other is None and not is_number.all():
             row = int(np.append(~is_number, False)[codes].argmax())
             self.first_other = start + row, str(seen[codes[row]])
-        self.plain_dates = self.plain_dates and _cast(clean, pa.timestamp("us")) is not None
-        self.zoned_dates = self.zoned_dates and _cast(clean, pa.timestamp("us", "UTC")) is not None
+        self.plain_dates = self.plain_dates and _cast(clean, _PLAIN) is not None
+        self.zoned_dates = self.zoned_dates and _cast(clean, _ZONED) is not None
 
     def kind(self) -> Kind:
         """Return what the column holds.
@@ -392,7 +418,9 @@ class CellCounts:
         return "date" if self.plain_dates or self.zoned_dates else "text"
 
 
-def convert_cells(cells: Any, where: str, *, kind: Kind | None = None, start: int = 0, comma: bool = False) -> Any:
+def convert_cells(
+    cells: Any, where: str, *, kind: Kind | None = None, start: int = 0, commas: list[str] | None = None
+) -> Any:
     """Return a column of cells of text as numbers, dates or text.
 
     Parameters
@@ -405,21 +433,21 @@ def convert_cells(cells: Any, where: str, *, kind: Kind | None = None, start: in
         What they are; None decides by these cells, which must be the whole column then.
     start
         Number of rows before the first cell, for errors.
-    comma
-        Whether a decimal comma is possible.
+    commas
+        Where a decimal comma is possible, a list; `where` is appended if there is one.
     """
     if kind in (None, "number"):
         numbers = _cast(cells, pa.float64())
         if numbers is not None:
             return numbers
     if kind is None:
-        counts = CellCounts(where, comma)
+        counts = CellCounts(where, commas is not None)
         counts.add(cells)
         kind = counts.kind()
     clean = _without_missing(cells)
     if kind == "text":
         return clean.to_pandas()
-    return _dates(clean, where, start) if kind == "date" else _numbers(clean.to_pandas(), where, start, comma=comma)
+    return _dates(clean, where, start) if kind == "date" else _numbers(clean.to_pandas(), where, start, commas)
 
 
 def _cast(cells: Any, kind: Any) -> NDArray[Any] | None:
@@ -445,18 +473,13 @@ def _are_numbers(texts: pd.Series[Any]) -> NDArray[np.bool_]:
     return pd.to_numeric(texts, errors="coerce").notna().to_numpy()
 
 
-def _numbers(text: pd.Series[Any], where: str, start: int, *, comma: bool) -> NDArray[np.float64]:
+def _numbers(text: pd.Series[Any], where: str, start: int, commas: list[str] | None) -> NDArray[np.float64]:
     present = text.notna().to_numpy()
     values = _parsed(text)
-    if comma and np.isnan(values[present]).any():
+    if commas is not None and np.isnan(values[present]).any():
         with_point = _parsed(text.str.replace(",", ".", n=1))
         if not np.isnan(with_point[present]).any():
-            warnings.warn(
-                f"{where} has numbers with a decimal comma, read as such; write a point if the comma separates "
-                "thousands.",
-                MomentAlignWarning,
-                stacklevel=2,
-            )
+            commas.append(where)
             return with_point
     wrong = np.isnan(values) & present
     if wrong.any():
@@ -483,17 +506,14 @@ def _refuse_cell(where: str, row: int, cell: str) -> None:
 
 
 def _dates(clean: Any, where: str, start: int) -> pd.Series[Any]:
-    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
+    for kind in (_PLAIN, _ZONED):
         dates = _cast(clean, kind)
         if dates is not None:
             return pd.Series(dates)
     cells = clean.combine_chunks()
-    bad = next(row for row in range(len(cells)) if not _is_date(cells.slice(row, 1)))
+    single = (cells.slice(row, 1) for row in range(len(cells)))
+    bad = next(row for row, cell in enumerate(single) if _cast(cell, _PLAIN) is None and _cast(cell, _ZONED) is None)
     raise InvalidInputError(
         f"{where}, row {start + bad + 1} holds {cells[bad].as_py()!r:.40} in a column of dates; write it as 2019-12-31 "
         "or 2019-12-31T23:59:00."
     )
-
-
-def _is_date(cell: Any) -> bool:
-    return any(_cast(cell, kind) is not None for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")))

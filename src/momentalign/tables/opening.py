@@ -11,15 +11,16 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Literal, TypeAlias, cast, get_args
+from typing import IO, Literal, TypeAlias, cast
 
-from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, printable
+from momentalign.files import check_path
 
 __all__ = ["FileFormat", "check_outputs", "find_format", "find_path", "one_line", "open_bytes", "reading"]
 
-FileFormat: TypeAlias = Literal["csv", "parquet", "npz", "svmlight", "images"]
+FileFormat: TypeAlias = Literal["csv", "parquet", "feather", "jsonlines", "excel", "npz", "svmlight", "images"]
 
 # The first bytes of a compressed file, its usual suffix, and the codec of Arrow that reads it.
 _COMPRESSED = {
@@ -31,6 +32,11 @@ _COMPRESSED = {
 _SUFFIXES: dict[str, FileFormat] = {
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".json": "jsonlines",
+    ".jsonl": "jsonlines",
+    ".ndjson": "jsonlines",
+    ".feather": "feather",
+    ".arrow": "feather",
     ".npz": "npz",
     ".npy": "npz",
     ".svmlight": "svmlight",
@@ -63,7 +69,7 @@ def one_line(error: Exception) -> str:
     >>> one_line(ValueError("first\nsecond"))
     'first second'
     """
-    return " ".join(str(error).split())[:200]
+    return printable(str(error))[:200]
 
 
 def find_path(path: str | Path) -> Path:
@@ -76,7 +82,7 @@ def find_path(path: str | Path) -> Path:
     ...
     momentalign.errors.DataNotFoundError: absent.csv is not there; give the path of a table or of a folder of images.
     """
-    found = Path(path)
+    found = check_path(path)
     with reading(found):
         if not found.exists():
             raise DataNotFoundError(f"{found} is not there; give the path of a table or of a folder of images.")
@@ -107,15 +113,8 @@ def open_bytes(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def find_format(path: Path, file_format: FileFormat | None = None) -> FileFormat:
-    r"""Return the format of a file or folder that is there.
-
-    Parameters
-    ----------
-    path
-        The file; a folder holds images.
-    file_format
-        The format where it is known; None looks at the content.
+def find_format(path: Path) -> FileFormat:
+    r"""Return the format of a file that is there by its content; a folder holds images.
 
     Examples
     --------
@@ -126,49 +125,41 @@ def find_format(path: Path, file_format: FileFormat | None = None) -> FileFormat
     ...     find_format(file)
     'svmlight'
     """
-    if file_format is not None and file_format not in get_args(FileFormat):
-        known = ", ".join(get_args(FileFormat))
-        raise InvalidInputError(f"file_format must be one of {known}, got {file_format!r}.")
     if path.is_dir():
-        if file_format not in (None, "images"):
-            raise InvalidInputError(f"{path} is a folder, not a {file_format} file; give the path of one file in it.")
         return "images"
-    if file_format == "images":
-        raise InvalidInputError(f"{path} is a file; images are read from a folder with one subfolder per class.")
-    return file_format or _format_of_content(path)
-
-
-def _format_of_content(path: Path) -> FileFormat:
     with reading(path), open_bytes(path) as file:
         head = file.read(_HEAD)
     compressed = path.suffix in {suffix for suffix, _ in _COMPRESSED.values()}
     named = _SUFFIXES.get((Path(path.stem) if compressed else path).suffix.lower())
     if head.startswith(b"PAR1"):
         return "parquet"
-    if head.startswith(b"\x93NUMPY") or _is_archive(path, head):
+    if head.startswith(b"ARROW1"):
+        return "feather"
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return _format_of_archive(path)
+    if head.startswith(b"\x93NUMPY"):
         return "npz"
-    if named in ("parquet", "npz"):
+    if named in ("parquet", "feather", "npz"):
         raise DamagedFileError(
             f"{path} is named like a {named} file but does not begin like one; get it again or rename it."
         )
+    if head.lstrip().startswith(b"{"):
+        return "jsonlines"
+    if named == "jsonlines":
+        raise InvalidInputError(f"{path} does not begin with an object of JSON; write one object a line.")
     return "svmlight" if named == "svmlight" or _looks_like_svmlight(head) else "csv"
 
 
-def _is_archive(path: Path, head: bytes) -> bool:
-    """Whether a file is a ZIP archive of numpy arrays; any other ZIP archive is refused."""
-    if not head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return False
-    if path.suffix.lower() == ".npz":
-        return True
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if any(name.endswith(".npy") for name in archive.namelist()):
-                return True
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        pass
-    raise InvalidInputError(
-        f"{path} is a ZIP archive without numpy arrays (an Excel file is one too); unpack it or save it as CSV."
-    )
+def _format_of_archive(path: Path) -> FileFormat:
+    """Tell numpy arrays and a workbook, both ZIP archives, from any other."""
+    names: list[str] = []
+    with suppress(zipfile.BadZipFile, ValueError, NotImplementedError), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    if path.suffix.lower() == ".npz" or any(name.endswith(".npy") for name in names):
+        return "npz"
+    if "xl/workbook.xml" in names:
+        return "excel"
+    raise InvalidInputError(f"{path} is a ZIP archive without numpy arrays or a workbook; unpack it or save it as CSV.")
 
 
 def _looks_like_svmlight(head: bytes) -> bool:
@@ -179,7 +170,7 @@ def _looks_like_svmlight(head: bytes) -> bool:
     return all(matches) and any(match["values"] for match in matches if match)
 
 
-def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[Path] = ()) -> None:
+def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[str | Path] = ()) -> None:
     """Refuse outputs of one name, and an output that is a file that is read.
 
     Parameters
@@ -187,7 +178,7 @@ def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[Path] = ()) -> N
     outputs
         What each output is, as a message calls it, and its path.
     inputs
-        The files and folders that are read.
+        The files and folders that are read; addresses of databases are none.
 
     Examples
     --------
@@ -197,9 +188,9 @@ def check_outputs(outputs: Mapping[str, Path], inputs: Iterable[Path] = ()) -> N
     momentalign.errors.InvalidInputError: r.json would be both the page and its results; give another name to --out.
     """
     taken: dict[Path, str] = {}
-    sources = {path.resolve() for path in inputs}
+    sources = {Path(path).resolve() for path in inputs}
     for what, path in outputs.items():
-        resolved = path.resolve()
+        resolved = check_path(path).resolve()
         if resolved in sources or any(path.exists() and other.exists() and path.samefile(other) for other in sources):
             raise InvalidInputError(f"{path} is the file that is read and would be {what}; give another name to --out.")
         if resolved in taken:

@@ -18,12 +18,10 @@ A fitted preprocessor becomes plain JSON and back; an invalid description is ref
 from __future__ import annotations
 
 import math
-import warnings
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +29,18 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError, MomentAlignWarning
+from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
 from momentalign.tables.encoders import (
     CategoryColumn,
+    Choices,
     DateColumn,
     Encoder,
-    Kind,
     NumberColumn,
-    column_numbers,
-    elapsed_days,
-    finite_or_missing,
-    kind_of,
+    choose_encoder,
+    count_unseen,
+    encode,
 )
-from momentalign.tables.table import Rows, Table, quoted, refuse_duplicates, shown
+from momentalign.tables.table import Kind, Rows, Table, quoted, refuse_duplicates
 from momentalign.tables.text import DomainVectorizer
 from momentalign.validation import check_bool, positive_int
 
@@ -51,16 +48,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Preprocessor"]
-
-Floats: TypeAlias = NDArray[np.floating[Any]]
-
-# In a table of fewer rows, texts that all differ may still be categories.
-_FEWEST_IDS = 20
-# Values of so many words on average are sentences.
-_WORDS = 5
-
-# Rows encoded at a time: the columns of that many stay in the cache until they are laid out as rows.
-_STEP = 8192
 
 
 class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc,call-arg]
@@ -132,7 +119,10 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         X_target
             The target, of the same form.
         """
-        self._refuse_bad_parameters()
+        for name in ("scale", "strict"):
+            check_bool(getattr(self, name), name)
+        positive_int(self.max_categories, "max_categories", example="100")
+        positive_int(self.max_terms, "max_terms", example="5000")
         domains = [_rows(part, name)[0] for part, name in ((X, "X"), (X_target, "X_target")) if part is not None]
         form = _form(domains[0])
         if any(_form(rows) != form for rows in domains):
@@ -140,7 +130,7 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
                 f"X is {form} and X_target is {_form(domains[1])}; give both domains in files of the same format."
             )
         # Everything is chosen before anything is kept: a refused fit leaves an earlier one as it was.
-        choices = _Choices(self.scale, self.max_categories)
+        choices = Choices(self.scale, self.max_categories)
         width = None if form == "columns" else self._choose_width(form, domains)
         encoders, vectorizer = self._choose_columns(domains, choices) if width is None else ([], None)
         self.form_, self.width_, self.notes_ = form, width, choices.notes
@@ -158,6 +148,11 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         if self.form_ == "columns":
             return self._transform_columns(rows, start)
         return _of_width(rows, self.width_)
+
+    def count_unseen(self, X: Table | Rows) -> dict[str, Counter[str]]:
+        """Return, of each column of categories, the texts that are no feature, and in how many rows each stands."""
+        rows, _ = _rows(X, "X")
+        return count_unseen(self.encoders_, rows) if self.form_ == "columns" else {}
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:  # noqa: ARG002
         """Return the names of the features; `input_features` is not looked at."""
@@ -226,27 +221,26 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         fitted.form_, fitted.width_ = description["form"], description["width"]
         return fitted
 
-    def _choose_columns(self, domains: list[Any], choices: _Choices) -> tuple[list[Encoder], DomainVectorizer | None]:
+    def _choose_columns(self, domains: list[Any], choices: Choices) -> tuple[list[Encoder], DomainVectorizer | None]:
         names = list(domains[0].columns)
         if len(domains) > 1:
             names = _shared_columns(domains[0], domains[1], choices, strict=self.strict)
         vectorizer = None
         if self.text is not None:
-            vectorizer = self._choose_terms(domains, names)
+            if self.text not in names:
+                raise InvalidInputError(f"text={self.text!r} is no column of both domains; they share {quoted(names)}.")
             names.remove(self.text)
-        chosen = [_choose(name, [frame[name] for frame in domains], choices) for name in names]
+            texts = [text for frame in domains for text in _texts(frame[self.text])]
+            vectorizer = DomainVectorizer(self.max_terms).fit(texts)
+        chosen = [choose_encoder(name, [frame[name] for frame in domains], choices) for name in names]
         encoders = [encoder for encoder in chosen if encoder is not None]
         if not encoders and vectorizer is None:
             raise InvalidInputError(
                 f"no column is left to learn from ({' '.join(choices.notes)}); give at least one that varies."
             )
+        used = [encoder.name for encoder in encoders] + ([str(self.text)] if vectorizer else [])
+        _note_duplicates(domains[0][used], choices)
         return encoders, vectorizer
-
-    def _choose_terms(self, domains: list[Any], names: list[str]) -> DomainVectorizer:
-        if self.text not in names:
-            raise InvalidInputError(f"text={self.text!r} is no column of both domains; they share {quoted(names)}.")
-        texts = [text for frame in domains for text in _texts(frame[self.text])]
-        return DomainVectorizer(self.max_terms).fit(texts)
 
     def _choose_width(self, form: str, domains: list[Any]) -> int:
         if self.text is not None:
@@ -261,34 +255,14 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         absent = [name for name in self.columns_ if name not in frame.columns]
         if absent:
             raise InvalidInputError(f"X lacks columns the model was trained with: {quoted(absent)}; add them.")
-        dense = _encode(self.encoders_, frame, start, np.dtype(np.float32 if self.scale else np.float64))
+        dense = encode(self.encoders_, frame, start, np.dtype(np.float32 if self.scale else np.float64))
         if self.vectorizer_ is None:
             return dense
         terms = self.vectorizer_.transform(_texts(frame[self.text]))
         return sparse.hstack([sparse.csr_matrix(dense), terms], format="csr", dtype=np.float32)
 
-    def _refuse_bad_parameters(self) -> None:
-        for name in ("scale", "strict"):
-            check_bool(getattr(self, name), name)
-        for name, remedy in (("max_categories", 100), ("max_terms", 5000)):
-            positive_int(getattr(self, name), name, example=str(remedy))
 
-
-@dataclass
-class _Choices:
-    """How columns are chosen and encoded, and notes about what was decided."""
-
-    scale: bool
-    max_categories: int
-    notes: list[str] = field(default_factory=list)
-
-    def warn(self, note: str) -> None:
-        """Note a decision that loses something, and warn of it."""
-        self.notes.append(note)
-        warnings.warn(note, MomentAlignWarning, stacklevel=6)
-
-
-def _shared_columns(source: pd.DataFrame, target: pd.DataFrame, choices: _Choices, *, strict: bool) -> list[str]:
+def _shared_columns(source: pd.DataFrame, target: pd.DataFrame, choices: Choices, *, strict: bool) -> list[str]:
     """Return the columns that both domains have, in the order of the source."""
     shared = source.columns.intersection(target.columns, sort=False).tolist()
     missing = {"source": list(target.columns.difference(shared)), "target": list(source.columns.difference(shared))}
@@ -305,86 +279,16 @@ def _shared_columns(source: pd.DataFrame, target: pd.DataFrame, choices: _Choice
     return shared
 
 
-def _choose(name: str, columns: list[pd.Series[Any]], choices: _Choices) -> Encoder | None:
-    """Return the encoder of one column, given for each domain; None for a column that does not vary."""
-    if _is_constant(columns):
-        choices.notes.append(f"column {name!r} is the same in every row of both domains and is left out.")
-        return None
-    filled = [column for column in columns if column.notna().any()]
-    kinds = {kind_of(column) for column in filled}
-    if len(kinds) > 1:
-        _refuse_kinds(name, columns)
-    indicator = any(bool(column.isna().any()) for column in columns)
-    match kinds.pop():
-        case "number":
-            values = [finite_or_missing(name, column_numbers(column)) for column in filled]
-            return NumberColumn(name, *_statistics(values, choices), indicator=indicator)
-        case "date":
-            days = [elapsed_days(column) for column in filled]
-            hours = any(bool((part % 1 > 0).any()) for part in days)
-            return DateColumn(name, *_statistics(days, choices), indicator=indicator, hours=hours)
-    return _choose_categories(name, columns, choices, indicator=indicator)
+def _note_duplicates(source: pd.DataFrame, choices: Choices) -> None:
+    """Count the rows that repeat another one: where one is held out, the other tells its label."""
+    import pandas as pd
 
-
-def _is_constant(columns: list[pd.Series[Any]]) -> bool:
-    """Whether all cells of all domains are the same, or all are missing."""
-    missing = np.concatenate([column.isna().to_numpy() for column in columns])
-    if missing.any():
-        return bool(missing.all())
-    return all(bool((column == columns[0].iloc[0]).all()) for column in columns)
-
-
-def _refuse_kinds(name: str, columns: list[pd.Series[Any]]) -> None:
-    described = [f"{kind_of(column)}s ({shown(column[column.notna()].iloc[0])})" for column in columns]
-    raise InvalidInputError(
-        f"column {name!r} holds {described[0]} in the source and {described[1]} in the target; make its cells alike in "
-        "both, or read it as text in both."
-    )
-
-
-def _statistics(domains: list[NDArray[np.float64]], choices: _Choices) -> tuple[float, float, float]:
-    """Return fill, centre and scale, each domain with the same weight however many rows it has."""
-    present = [values[~np.isnan(values)] for values in domains]
-    fill = float(np.mean([np.median(part) for part in present]))
-    if not choices.scale:
-        return fill, 0.0, 1.0
-    centre = float(np.mean([part.mean() for part in present]))
-    with np.errstate(over="ignore"):
-        spread = float(np.sqrt(np.mean([np.square(part - centre).mean() for part in present])))
-    # Squares that overflow leave the column as it is; it is refused where it does not fit into float32.
-    return fill, centre, spread if spread > 0 and np.isfinite(spread) else 1.0
-
-
-def _choose_categories(
-    name: str, columns: list[pd.Series[Any]], choices: _Choices, *, indicator: bool
-) -> CategoryColumn | None:
-    shares: defaultdict[str, float] = defaultdict(float)
-    rows = distinct = 0
-    for column in columns:
-        counts = column.value_counts()
-        rows, distinct = rows + len(column), distinct + len(counts)
-        for text, count in counts.items():
-            shares[str(text)] += int(count) / len(column)
-    if distinct == rows >= _FEWEST_IDS:
-        what = f"column {name!r} has a different value in every row"
-        if _is_free_text(shares):
-            choices.warn(f"{what} and is left out; if it is free text, give text={name!r} (--text).")
-        else:
-            choices.warn(f"{what} (looks like an id) and is left out.")
-        return None
-    kept = sorted(shares, key=lambda text: (-shares[text], text))[: choices.max_categories]
-    if len(kept) < len(shares):
-        choices.warn(
-            f"column {name!r} has {len(shares)} categories; the {len(kept)} most frequent are kept, the others count "
-            f"as unknown{f'; if it is free text, give text={name!r} (--text)' if _is_free_text(shares) else ''}."
+    repeated = int(pd.util.hash_pandas_object(source, index=False).duplicated().sum())
+    if repeated:
+        choices.notes.append(
+            f"{repeated:,} of {len(source):,} rows of the source repeat an earlier row; if that is a mistake, remove "
+            "them: accuracies on held-out rows are too high with them."
         )
-    return CategoryColumn(name, tuple(sorted(kept)), indicator=indicator)
-
-
-def _is_free_text(values: Iterable[str]) -> bool:
-    """Whether values are sentences rather than names: five words and more on average."""
-    words = [len(value.split()) for value in values]
-    return sum(words) >= _WORDS * len(words)
 
 
 def _rows(X: Any, name: str) -> tuple[Any, int]:
@@ -440,52 +344,6 @@ def _unique(names: list[str]) -> list[str]:
 
 def _texts(column: pd.Series[Any]) -> list[str]:
     return [str(text) for text in column.astype(object).where(column.notna(), "")]
-
-
-def _encode(encoders: list[Encoder], frame: pd.DataFrame, start: int, dtype: np.dtype[Any]) -> Floats:
-    """Return the features of a table: written column by column, where memory is contiguous, then turned to rows."""
-    columns = [encoder.read(_of_kind(frame[encoder.name], encoder), start) for encoder in encoders]
-    ends = np.cumsum([0, *(len(encoder.features) for encoder in encoders)])
-    rows = np.empty((len(frame), ends[-1]), dtype)
-    with np.errstate(over="ignore"):
-        for first in range(0, len(frame), _STEP):
-            part = slice(first, min(first + _STEP, len(frame)))
-            block = np.empty((rows.shape[1], part.stop - first), dtype)
-            for encoder, column, (low, high) in zip(encoders, columns, pairwise(ends), strict=True):
-                encoder.write(column[part], block[low:high])
-            _refuse_overflow(encoders, block, start + first)
-            rows[part] = block.T
-    return rows
-
-
-def _refuse_overflow(encoders: list[Encoder], block: Floats, start: int) -> None:
-    fits = np.abs(block) <= np.finfo(np.float32).max
-    if fits.all():
-        return
-    names = [encoder.name for encoder in encoders for _ in encoder.features]
-    feature, row = np.argwhere(~fits)[0]
-    raise InvalidInputError(
-        f"column {names[feature]!r}, row {start + row + 1} is too large for float32; correct the cell or give the "
-        "column in a larger unit."
-    )
-
-
-def _of_kind(column: pd.Series[Any], encoder: Encoder) -> pd.Series[Any]:
-    """Return a column if it holds what the encoder was fitted to, or say what it holds."""
-    kind = kind_of(column)
-    # Of objects of several types, categories by their text, some rows may have only numbers.
-    if kind == encoder.kind or (encoder.kind == "text" and column.dtype == object):
-        return column
-    import pandas as pd
-
-    if bool(column.isna().all()):
-        dtype = {"number": "float64", "date": "datetime64[us]", "text": "object"}[encoder.kind]
-        return pd.Series(np.full(len(column), None), dtype=dtype)
-    example = column[column.notna()].iloc[0]
-    raise InvalidInputError(
-        f"column {encoder.name!r} holds {kind}s ({shown(example)}) where the model was trained with {encoder.kind}s; "
-        "make its cells alike."
-    )
 
 
 _VERSION = 1

@@ -1,34 +1,34 @@
-"""One door to all formats: a whole file, or its rows chunk by chunk for files larger than memory.
+"""One door to all tables: a whole file or frame, or the rows of a file chunk by chunk where it is larger than memory.
 
 Labels stay as they are written: 007 is a name. What labels of text can be read as is decided by all of them.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
-from momentalign.tables.arrays import read_archive, read_svmlight
+from momentalign.tables import formats
+from momentalign.tables.database import is_database, read_database, without_password
 from momentalign.tables.delimited import read_delimited
-from momentalign.tables.encoders import KINDS, Kind
-from momentalign.tables.images import read_image_folder
-from momentalign.tables.opening import FileFormat, find_format, find_path
-from momentalign.tables.parquet import read_parquet
-from momentalign.tables.table import Request, Table, shown, split_frame
+from momentalign.tables.opening import FileFormat, find_format, find_path, one_line
+from momentalign.tables.table import KINDS, Kind, Request, Table, check_cells, is_unicode, shown, split_frame
 from momentalign.validation import positive_int
 
 __all__ = [
     "LabelType",
-    "as_table",
     "check_labels",
     "convert_labels",
     "find_label_type",
@@ -47,18 +47,22 @@ _PADDED = re.compile(r"[+-]?0\d.*")
 
 _READERS: dict[FileFormat, Callable[[Path, Request], Iterator[Table]]] = {
     "csv": read_delimited,
-    "parquet": read_parquet,
-    "npz": read_archive,
-    "svmlight": read_svmlight,
-    "images": read_image_folder,
+    "parquet": formats.read_parquet,
+    "feather": formats.read_feather,
+    "jsonlines": formats.read_json_lines,
+    "excel": formats.read_excel,
+    "npz": formats.read_archive,
+    "svmlight": formats.read_svmlight,
+    "images": formats.read_image_folder,
 }
 # Rows whose labels are looked at together.
 _LABELS = 65_536
 
 
 def read_table(
-    path: str | Path,
+    data: Any,
     *,
+    name: str = "the table",
     label: str | None = None,
     regression: bool = False,
     label_required: bool = True,
@@ -66,21 +70,24 @@ def read_table(
     id_column: str | None = None,
     columns: Sequence[str] | None = None,
     kinds: Mapping[str, Kind] | None = None,
-    file_format: FileFormat | None = None,
-    side: int = 32,
 ) -> Table:
-    r"""Read a whole file.
+    r"""Read a whole file, or take a frame.
 
     Parameters
     ----------
-    path
-        CSV or TSV (also compressed), Parquet, npz or npy, svmlight, or a folder of images.
+    data
+        The path of a CSV or TSV file (also compressed), of Parquet, Feather, JSON lines, Excel, npz, npy or svmlight,
+        or of a folder of images; a table of a database, as in ``"sqlite:///shop.db#customers"``; or a frame of pandas,
+        or of any library whose frames have ``to_pandas``: polars, Arrow, Hugging Face datasets. Labels of a frame stay
+        as they are.
+    name
+        What errors call a frame.
     label
         Column of the labels, set apart; ``"label"`` in an svmlight file and in a folder of images.
     regression
         Whether labels are numbers to predict, float64; if not, they stay as they are written.
     label_required
-        Whether a file without the label column is refused; if not, labels that are there are set apart unchecked.
+        Whether a table without the label column is refused; if not, labels that are there are set apart unchecked.
     drop_unlabelled
         Whether rows without a label are left out with a warning; if not, they are an error.
     id_column
@@ -89,10 +96,6 @@ def read_table(
         The columns to read, all of which must be there; None reads all.
     kinds
         What columns hold (``"number"``, ``"date"`` or ``"text"``) where that is known.
-    file_format
-        ``"csv"``, ``"parquet"``, ``"npz"``, ``"svmlight"`` or ``"images"``; None finds it out.
-    side
-        Images are resized to side x side.
 
     Examples
     --------
@@ -103,20 +106,64 @@ def read_table(
     ...     table = read_table(file, label="pet")
     >>> table.rows["weight"].tolist(), table.labels.tolist()
     ([4.5, 20.0], ['cat', 'dog'])
+    >>> read_table(pd.DataFrame({"a": [1.0, 2.0], "y": ["1", "2"]}), label="y").columns
+    ['a']
     """
-    request = Request(None, label, label_required, id_column, columns, _check_kinds(kinds), positive_int(side, "side"))
-    path = find_path(path)
-    table = next(_READERS[find_format(path, file_format)](path, request), None)
-    if table is None:
-        raise InvalidInputError(f"{path} has no rows; give a file with at least one.")
+    for argument, value in (("label", label), ("id_column", id_column)):
+        if not isinstance(value, str | None):
+            raise InvalidTypeError(f"{argument} must be the name of a column, got {value!r:.80}.")
+    request = Request(None, label, label_required, id_column, columns, _check_kinds(kinds))
+    is_path = isinstance(data, str | Path)
+    if is_path:
+        where, parts = _open(data, request)
+        table = next(parts, None)
+    else:
+        where, table = name, _take_frame(data, name, request)
+    if table is None or not len(table):
+        raise InvalidInputError(f"{where} has no rows; give {'a file with ' if is_path else ''}at least one.")
     if drop_unlabelled:
-        table = _without_unlabelled(table, path)
+        table = _without_unlabelled(table, where)
     if table.labels is None or label is None:
         return table
-    labels = convert_labels(table.labels, label_type(table.labels))
+    if is_path:
+        labels = convert_labels(table.labels, label_type(table.labels))
+    else:
+        labels = pd.Series(table.labels).infer_objects().to_numpy()  # of a nullable column they are objects
     if label_required:
-        labels = check_labels(labels, table.label or label, path, regression=regression)
+        labels = check_labels(labels, table.label or label, where, regression=regression)
     return replace(table, labels=labels)
+
+
+def _open(data: str | Path, request: Request) -> tuple[str, Iterator[Table]]:
+    """Return what errors call a file or a table of a database, and its rows."""
+    if is_database(data):
+        return without_password(data), read_database(data, request)
+    path = find_path(data)
+    return str(path), _READERS[find_format(path)](path, request)
+
+
+def _take_frame(data: Any, name: str, request: Request) -> Table:
+    try:
+        whole = data.collect() if hasattr(data, "collect") else data  # a LazyFrame of polars
+        frame = whole.to_pandas() if hasattr(whole, "to_pandas") else whole
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        raise InvalidInputError(
+            f"{name} cannot be read as a frame of pandas ({one_line(error)}); convert it before."
+        ) from error
+    if isinstance(frame, type) or not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
+        splits = f"; give one of its parts, {name}[{next(iter(data))!r}]" if isinstance(data, Mapping) and data else ""
+        raise InvalidTypeError(f"{name} must be a path or a frame, got {type(data).__name__}{splits}.")
+    names = [str(column) for column in frame.columns]
+    for column in names:
+        if not is_unicode(column):
+            raise InvalidInputError(f"{name}: the column name {shown(column)} is not valid Unicode; rename the column.")
+    frame = frame.set_axis(names, axis=1)
+    request = request.resolve(names, name)
+    frame = frame[request.columns]
+    # pandas cannot count values of more than 64 bits.
+    frame = frame.astype({column: np.float64 for column, kind in frame.dtypes.items() if kind == np.longdouble})
+    check_cells(frame, name)
+    return split_frame(frame, request, 0)
 
 
 def _without_unlabelled(table: Table, where: object) -> Table:
@@ -136,58 +183,6 @@ def _without_unlabelled(table: Table, where: object) -> Table:
     return replace(table, rows=rows, labels=table.labels[known], ids=ids, notes=(note,))
 
 
-def as_table(
-    data: Any,
-    name: str,
-    *,
-    label: str | None = None,
-    regression: bool = False,
-    label_required: bool = True,
-    drop_unlabelled: bool = False,
-    id_column: str | None = None,
-    columns: Sequence[str] | None = None,
-    kinds: Mapping[str, Kind] | None = None,
-) -> Table:
-    """Return a file or a frame (of pandas, or with ``to_pandas``) as a table, as :func:`read_table` does.
-
-    `name` is what errors call a frame. Labels of a frame stay as they are.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> table = as_table(pd.DataFrame({"a": [1.0, 2.0], "y": ["1", "2"]}), "the source", label="y")
-    >>> table.columns, table.labels.tolist()
-    (['a'], ['1', '2'])
-    """
-    if isinstance(data, str | Path):
-        return read_table(
-            data,
-            label=label,
-            regression=regression,
-            label_required=label_required,
-            drop_unlabelled=drop_unlabelled,
-            id_column=id_column,
-            columns=columns,
-            kinds=kinds,
-        )
-    frame = data.to_pandas() if hasattr(data, "to_pandas") else data
-    if not (hasattr(frame, "iloc") and hasattr(frame, "columns")):
-        raise InvalidTypeError(f"{name} must be a path or a frame, got {type(data).__name__}.")
-    frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
-    request = Request(None, label, label_required, id_column, columns).resolve(list(frame.columns), name)
-    table = split_frame(frame[request.columns], request, 0)
-    if not len(table):
-        raise InvalidInputError(f"{name} has no rows; give at least one.")
-    if drop_unlabelled:
-        table = _without_unlabelled(table, name)
-    if table.labels is None or label is None:
-        return table
-    labels = pd.Series(table.labels).infer_objects().to_numpy()  # of a nullable column they are objects
-    if label_required:
-        labels = check_labels(labels, table.label or label, name, regression=regression)
-    return replace(table, labels=labels)
-
-
 def read_chunks(
     path: str | Path,
     *,
@@ -197,17 +192,15 @@ def read_chunks(
     id_column: str | None = None,
     columns: Sequence[str] | None = None,
     kinds: Mapping[str, Kind] | None = None,
-    file_format: FileFormat | None = None,
-    side: int = 32,
     rows_required: bool = True,
 ) -> Iterator[Table]:
     r"""Yield the rows of a file in order, `rows` at a time, never more of them in memory than that.
 
-    What a column of text holds is decided by the whole file, which is read once for that, unless `kinds` tells it: pass
-    the ``kinds_`` and ``columns_`` of a fitted :class:`~momentalign.tables.preprocess.Preprocessor`. `label_as` is what
-    :func:`find_label_type` found. A `label` that is not there is no error. A file without rows is refused unless
-    `rows_required` is False: one of several files of a table may have none, as Spark writes them. The other parameters
-    are those of :func:`read_table`.
+    JSON lines and Excel are an exception: they are read as a whole. What a column of text holds is decided by the whole
+    file, which is read once for that, unless `kinds` tells it: pass the ``kinds_`` and ``columns_`` of a fitted
+    :class:`~momentalign.tables.preprocess.Preprocessor`. `label_as` is what :func:`find_label_type` found. A `label`
+    that is not there is no error. A file without rows is refused unless `rows_required` is False: one of several files
+    of a table may have none, as Spark writes them. The other parameters are those of :func:`read_table`.
 
     Examples
     --------
@@ -218,31 +211,26 @@ def read_chunks(
     ...     [len(chunk) for chunk in read_chunks(file, rows=2)]
     [2, 2, 1]
     """
-    request = Request(
-        positive_int(rows, "rows", example="65536"), label, False, id_column, columns, _check_kinds(kinds),
-        positive_int(side, "side"),
-    )  # fmt: skip
-    path = find_path(path)
-    form = find_format(path, file_format)
+    positive_int(rows, "rows", example="65536")
+    request = Request(rows, label, False, id_column, columns, _check_kinds(kinds))
+    where, parts = _open(path, request)
     if label is not None and label_as is None:
-        label_as = find_label_type(path, label, file_format=form)
-    return _chunks(_READERS[form](path, request), path, label_as, rows_required=rows_required)
+        label_as = find_label_type(path, label)
+    return _chunks(parts, where, label_as, rows_required=rows_required)
 
 
-def _chunks(parts: Iterator[Table], path: Path, label_as: LabelType | None, *, rows_required: bool) -> Iterator[Table]:
+def _chunks(parts: Iterator[Table], where: str, label_as: LabelType | None, *, rows_required: bool) -> Iterator[Table]:
     empty = True
     for part in parts:
         empty = False
         yield part if part.labels is None else replace(part, labels=convert_labels(part.labels, label_as))
     if empty and rows_required:
-        raise InvalidInputError(f"{path} has no rows; give a file with at least one.")
+        raise InvalidInputError(f"{where} has no rows; give a file with at least one.")
 
 
-def find_label_type(path: str | Path, label: str, *, file_format: FileFormat | None = None) -> LabelType | None:
+def find_label_type(path: str | Path, label: str) -> LabelType | None:
     """Return what the labels of a whole file are, by one reading of their column; None for numbers of a typed file."""
-    path = find_path(path)
-    request = Request(_LABELS, label, label_required=False, columns=())
-    parts = _READERS[find_format(path, file_format)](path, request)
+    _, parts = _open(path, Request(_LABELS, label, label_required=False, columns=()))
     return joint_label_type([label_type(part.labels) for part in parts if part.labels is not None])
 
 
@@ -273,6 +261,7 @@ def check_labels(labels: NDArray[Any], name: str, where: object, *, regression: 
         raise InvalidInputError(
             f"{where}: label column {name!r} is empty in {len(absent)} rows ({rows}); fill them in or remove the rows."
         )
+    _check_kind(labels, name, where, regression=regression)
     if regression:
         values = np.asarray(pd.to_numeric(pd.Series(labels), errors="coerce"), dtype=np.float64)
         wrong = ~np.isfinite(values)
@@ -291,8 +280,25 @@ def check_labels(labels: NDArray[Any], name: str, where: object, *, regression: 
     return labels
 
 
+def _check_kind(labels: NDArray[Any], name: str, where: object, *, regression: bool) -> None:
+    """Refuse labels that no model can be saved with: dates, and objects that are neither numbers nor text."""
+    known = (int, float, str, Decimal) if regression else (int, float, str)
+    wrong = [0] if labels.dtype.kind not in "biufOU" else []
+    if labels.dtype.kind == "O":
+        wrong = [row for row, label in enumerate(labels.tolist()) if not isinstance(label, known)]
+        wrong += [row for row, label in enumerate(labels.tolist()) if isinstance(label, int) and abs(label) >= 2**64]
+    if wrong:
+        raise InvalidTypeError(
+            f"{where}: label column {name!r}, row {wrong[0] + 1}, holds {shown(labels[wrong[0]])}, which cannot be a "
+            "label; convert the column to numbers or text."
+        )
+
+
 def label_type(labels: NDArray[Any]) -> LabelType | None:
-    """Return what labels written as text can be read as; None for labels that are numbers already."""
+    """Return what labels written as text can be read as; None for labels that are numbers already.
+
+    Different labels stay different: 1_0 is text, and so are numbers of more digits than a float has.
+    """
     if labels.dtype.kind in "biuf":
         return None
     codes, seen = pd.factorize(labels)
@@ -302,10 +308,14 @@ def label_type(labels: NDArray[Any]) -> LabelType | None:
     if all(_WHOLE.fullmatch(text) and len(text) < 19 for text in texts):
         return "whole"
     try:
-        np.array([float(text) for text in texts])
-    except ValueError:
+        numbers = [float(text) for text in texts]
+        exact = {Decimal(text) for text in texts}
+    except (ValueError, InvalidOperation):
         return "text"
-    return "float"
+    # A whole number beyond 2^53 may be another one as a float, perhaps that of another part of the file.
+    named = any(_WHOLE.fullmatch(text) and abs(number) > 2**53 for text, number in zip(texts, numbers, strict=True))
+    distinct = len(set(numbers)) == len(exact) and all(map(math.isfinite, numbers)) and not named
+    return "float" if distinct and not any("_" in text for text in texts) else "text"
 
 
 def joint_label_type(types: Sequence[LabelType | None]) -> LabelType | None:

@@ -34,22 +34,22 @@ from momentalign.training.stack import as_arrays, run_engine
 from momentalign.training.torch_engine import BatchedEngine
 
 __all__ = [
-    "Carried",
     "ChunkedTask",
     "Labelled",
     "ResumableEngine",
+    "TrainingState",
     "blocks",
     "count_batches",
-    "go_on",
     "is_compiled",
+    "resume",
     "stream_batches",
     "train_chunks",
 ]
 
 
 @dataclass(frozen=True)
-class Carried:
-    """What one network takes along from a part of the data to the next.
+class TrainingState:
+    """Where the training of one network stopped, for it to be resumed on other rows.
 
     Attributes
     ----------
@@ -57,41 +57,41 @@ class Carried:
         Whether compiled loops train it; they are not left in between, the two engines round differently.
     layers
         Its weights as the engine has them, float64 in the batched one.
-    state
+    engine
         What else the engine keeps: the optimizer's sums, the domain classifier, the number of updates.
     """
 
     compiled: bool
     layers: list[Layer]
-    state: Any
+    engine: Any
 
 
-def go_on(
-    task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str = "cpu", carried: Carried | None = None
-) -> tuple[Carried, EpochFigures]:
-    """Train one network for one epoch on the rows of a task and return what it takes along.
+def resume(
+    task: Task, config: TrainingConfig, spec: NetworkSpec, *, device: str = "cpu", state: TrainingState | None = None
+) -> tuple[TrainingState, EpochFigures]:
+    """Train one network for one epoch on the rows of a task, from the state it stopped in; return the new one.
 
-    `carried` is left as it is: whoever is interrupted can go on from it once more.
+    `state` is left as it is: whoever is interrupted can resume from it once more.
 
     Examples
     --------
     >>> import numpy as np
     >>> rows, labels = np.array([[0.0], [1.0], [0.1], [0.9]], np.float32), np.array([0, 1, 0, 1])
     >>> config = TrainingConfig(hidden=(2,), batch_size=2)
-    >>> whole, _ = go_on(Task(rows, labels, None, 2), config, NetworkSpec(seed=0))
-    >>> half, _ = go_on(Task(rows[:2], labels[:2], None, 2), config, NetworkSpec(seed=0))
-    >>> both, _ = go_on(Task(rows[2:], labels[2:], None, 2), config, NetworkSpec(seed=0), carried=half)
+    >>> whole, _ = resume(Task(rows, labels, None, 2), config, NetworkSpec(seed=0))
+    >>> half, _ = resume(Task(rows[:2], labels[:2], None, 2), config, NetworkSpec(seed=0))
+    >>> both, _ = resume(Task(rows[2:], labels[2:], None, 2), config, NetworkSpec(seed=0), state=half)
     >>> bool((both.layers[0].weight == whole.layers[0].weight).all())
     True
     """
-    compiled = is_compiled(task, config, spec, device) if carried is None else carried.compiled
-    if carried is not None:
-        spec = replace(spec, initial=carried.layers)
+    compiled = is_compiled(task, config, spec, device) if state is None else state.compiled
+    if state is not None:
+        spec = replace(spec, initial=state.layers)
     engine = _open_engine(task, config, spec, device, compiled=compiled)
-    if carried is not None:
-        engine.restore(carried.state)
+    if state is not None:
+        engine.restore(state.engine)
     (figures,) = engine.run_epochs(1)
-    return Carried(compiled, as_arrays(engine.layers(0)), engine.state()), figures
+    return TrainingState(compiled, as_arrays(engine.layers(0)), engine.state()), figures
 
 
 class ResumableEngine(Engine, Protocol):
@@ -176,10 +176,8 @@ def train_chunks(
     The weights are those of ``train_stack`` on the same rows in the same order, bit by bit; where dense rows are mostly
     zero, every block of batches is looked at by itself, and the last digits may differ.
     """
-    if config.batch_size is None or config.balanced:
-        raise InvalidInputError(
-            "batch_size=None and balanced batches need the whole sample, chunks hold a part of it; try batch_size=300."
-        )
+    if config.batch_size is None:
+        raise InvalidInputError("batch_size=None needs the whole sample, chunks hold a part of it; try batch_size=300.")
     compiled = is_compiled(_as_large(chunked), config, spec, device)
     inner = _open_engine(chunked.empty, config, spec, device, compiled=compiled)
     (network,) = run_engine(_ChunkedEngine(inner, chunked, config), chunked.empty, config, [spec], progress)
@@ -210,7 +208,7 @@ class _ChunkedEngine:
     def layers(self, index: int) -> list[Layer]:
         return self._inner.layers(index)
 
-    def retain(self, indices: Sequence[int]) -> None:
+    def keep_only(self, indices: Sequence[int]) -> None:
         """The only network stays."""
 
 

@@ -6,6 +6,7 @@ sparse, and dense rows that are mostly zero are treated as sparse.
 
 from __future__ import annotations
 
+import gc
 import logging
 import signal
 import threading
@@ -21,9 +22,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.discrepancies.base import compiled_form
-from momentalign.discrepancies.several_domains import refuse_other_count
 from momentalign.networks.shallow import Layer, Matrix
-from momentalign.training import loops
+from momentalign.training import loops, row_loops, update_loops
 from momentalign.training.config import (
     EpochFigures,
     NetworkSpec,
@@ -32,15 +32,29 @@ from momentalign.training.config import (
     ValidationFigures,
     domain_sizes,
 )
-from momentalign.training.distance_loops import BETWEEN, DISTANCES, WEIGHTINGS, Objective
+from momentalign.training.distance_loops import Objective, cmd, coral, cv_cmd, dann, marginal_loops, no_distance
+from momentalign.training.domain_loops import BETWEEN, WEIGHTINGS, cmd_of_domains
 from momentalign.training.kernels import entry_point
+from momentalign.training.mmd_loops import mmd
 from momentalign.training.target_loss import epochs_between_shares
+from momentalign.validation import refuse_other_count
 
 __all__ = ["CompiledEngine", "CompiledTask", "compile_loops", "heard_between_passes", "is_compilable"]
 
 Floats: TypeAlias = NDArray[np.float32]
 Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
+# The loops of each kind of :class:`~momentalign.discrepancies.base.Compiled`. They return the distance of activations
+# and write its weight times its gradient.
+DISTANCES = {
+    None: no_distance,
+    "cmd": cmd,
+    "cv-cmd": cv_cmd,
+    "coral": coral,
+    "mmd": mmd,
+    "dann": dann,
+    "cmd of several domains": cmd_of_domains,
+}
 # Dense rows with a smaller part of non-zeros are cheaper as sparse ones.
 SPARSE_BELOW = 0.2
 # Units are filled up to multiples of this.
@@ -86,7 +100,7 @@ class _Objective(NamedTuple):
 def _objective(task: Task, spec: NetworkSpec) -> _Objective | None:
     """Return what the loops minimise beside the loss, or None where they do not know the distance."""
     if spec.distance is None or not spec.weight:
-        return _Objective(None, Objective(0.0, 1, 1.0, 1.0, 0, 0, np.zeros(0)))
+        return _Objective(None, Objective(0.0, 1, 1.0, 1.0, 0, 0, np.zeros(0), *marginal_loops(1)))
     form = compiled_form(spec.distance)
     kind = None if form is None else form.several if task.has_several_domains else form.kind
     if form is None or kind is None:
@@ -99,7 +113,7 @@ def _objective(task: Task, spec: NetworkSpec) -> _Objective | None:
             weighting = spec.domain_weights
         else:
             weighting, weights = "numbers", np.array(spec.domain_weights, dtype=np.float64)
-    ways = BETWEEN[spec.between], WEIGHTINGS[weighting], weights
+    ways = BETWEEN[spec.between], WEIGHTINGS[weighting], weights, *marginal_loops(form.order)
     return _Objective(kind, Objective(float(spec.weight), form.order, form.scale, form.beta, *ways))
 
 
@@ -135,7 +149,7 @@ class CompiledTask:
         starts = np.cumsum([0, *(block.shape[0] for block in blocks)])
         codes_of_all = np.concatenate(labels).astype(np.int32)
         self.batches = loops.Batches(starts, np.array(source_sizes), np.stack(bounds), n_sources, codes_of_all)
-        self.validation: tuple[loops.DenseRows | loops.SparseRows, NDArray[np.int32]] | None = None
+        self.validation: tuple[row_loops.DenseRows | row_loops.SparseRows, NDArray[np.int32]] | None = None
         if task.validation is not None and task.validation_labels is not None:
             held_out = _row_arrays(task.validation, [task.validation], is_sparse=is_sparse)
             self.validation = held_out, task.validation_labels.astype(np.int32)
@@ -155,10 +169,6 @@ class CompiledEngine:
         figures = np.stack([network.run_epochs(self._task, count) for network in self._networks], axis=-1)
         return [EpochFigures(losses, distances) for losses, distances in figures]
 
-    def run_epoch(self) -> EpochFigures:
-        """Train every network for one epoch."""
-        return self.run_epochs(1)[0]
-
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows."""
         figures = [network.evaluate(self._task) for network in self._networks]
@@ -171,8 +181,8 @@ class CompiledEngine:
         bottom = Layer(weights.bottom[:, :units].copy(), weights.bias[:units].copy())
         return [bottom, Layer(weights.top[:, :units].T.copy(), weights.top_bias.copy())]
 
-    def retain(self, indices: Sequence[int]) -> None:
-        """Go on with these networks only."""
+    def keep_only(self, indices: Sequence[int]) -> None:
+        """Train these networks only."""
         self._networks = [self._networks[index] for index in indices]
 
     def take(self, task: Task) -> None:
@@ -209,10 +219,13 @@ class _Network:
         units, objective = bottom.weight.shape[1], _known_objective(task, spec)
         weights, gradient, first, second = (_flat(bottom.weight.shape[0], units, len(top.bias)) for _ in range(4))
         used = weights.flat.size if objective.kind == "dann" else _before_classifier(weights)
-        self.arrays = loops.Network(weights, gradient, first, second, units, used)
+        sums = loops.Sums(first.flat, first.bottom), loops.Sums(second.flat, second.bottom)
+        self.arrays = loops.Network(weights, gradient, *sums, units, used)
         weights.bottom[:, :units], weights.bias[:units] = bottom
         weights.top[:, :units], weights.top_bias[:] = top.weight.T, top.bias
-        self._objective, self._compares, self._rule = objective.numbers, objective.kind is not None, _rule(config)
+        sums, polynomials = (part.compiled for part in objective.numbers[-2:])
+        self._objective = objective.numbers._replace(sums=sums, polynomials=polynomials)
+        self._compares, self._rule = objective.kind is not None, _rule(config)
         self._kernels = _kernels(objective.kind, config, is_sparse=is_sparse, sharpens=spec.sharpen > 0.0)
         self._sharpen, self._shares = float(spec.sharpen), np.ones(len(top.bias))
         self._updates = 0
@@ -293,13 +306,14 @@ def _before_classifier(weights: loops.Weights) -> int:
 def _kernels(kind: str | None, config: TrainingConfig, *, is_sparse: bool, sharpens: bool) -> loops.Kernels:
     """What the loops are given; compiled here where it is not yet."""
     if not is_sparse:
-        forward, descend = loops.forward_dense, loops.descend_dense
+        forward, descend = row_loops.forward_dense, row_loops.descend_dense
     elif config.optimizer.name == "adagrad":
-        forward, descend = loops.forward_sparse, loops.descend_adagrad_sparse
+        forward, descend = row_loops.forward_sparse, row_loops.descend_adagrad_sparse
     else:
-        forward, descend = loops.forward_sparse, loops.descend_sparse
+        forward, descend = row_loops.forward_sparse, row_loops.descend_sparse
     sharpen = loops.sharpening if sharpens else loops.no_sharpening
-    return loops.Kernels(forward.compiled, DISTANCES[kind].compiled, descend.compiled, sharpen.compiled)
+    step = update_loops.STEPS[config.optimizer.name]
+    return loops.Kernels(*(part.compiled for part in (forward, DISTANCES[kind], descend, sharpen, step)))
 
 
 def _is_mostly_zero(rows: Matrix) -> bool:
@@ -312,23 +326,25 @@ def _as_csr(rows: Matrix | None) -> Matrix | None:
     """Rows as CSR, dense ones read once."""
     if rows is None or sparse.issparse(rows):
         return rows
-    return sparse.csr_matrix(loops.nonzeros(np.ascontiguousarray(rows, dtype=np.float32)), shape=rows.shape)
+    return sparse.csr_matrix(row_loops.nonzeros(np.ascontiguousarray(rows, dtype=np.float32)), shape=rows.shape)
 
 
 def _stack_rows(blocks: list[Matrix]) -> Matrix:
     return sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.concatenate(blocks)
 
 
-def _row_arrays(rows: Matrix, blocks: Sequence[Matrix], *, is_sparse: bool) -> loops.DenseRows | loops.SparseRows:
+def _row_arrays(
+    rows: Matrix, blocks: Sequence[Matrix], *, is_sparse: bool
+) -> row_loops.DenseRows | row_loops.SparseRows:
     """Rows as the loops take them, the columns of sparse ones block by block."""
     if not is_sparse:
         # Loops would be compiled once more for arrays that are read-only.
-        return loops.DenseRows(np.require(rows, np.float32, ["C", "W"]))
+        return row_loops.DenseRows(np.require(rows, np.float32, ["C", "W"]))
     matrix = sparse.csr_matrix(rows)
     columns = [sparse.csc_matrix(block) for block in blocks]
     offsets = np.cumsum([0, *(block.nnz for block in columns)])
     pointers = [block.indptr.astype(np.int64) + offset for block, offset in zip(columns, offsets, strict=False)]
-    return loops.SparseRows(
+    return row_loops.SparseRows(
         matrix.indptr.astype(np.int64),
         matrix.indices.astype(np.int32),
         matrix.data.astype(np.float32),
@@ -363,7 +379,7 @@ def compile_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpe
     if not missing:
         return
     small = _stand_in(task, is_sparse=is_sparse)
-    with event.install_listener("numba:run_pass", _Announcement()), heard_between_passes():
+    with event.install_listener("numba:run_pass", _Announcement()), heard_between_passes(), _without_collection():
         engine = CompiledEngine(CompiledTask(small, config), small, config, list(missing.values()))
         engine.run_epochs(1)
         if held_out:
@@ -394,20 +410,20 @@ def _stand_in(task: Task, *, is_sparse: bool) -> Task:
     )
 
 
-def _rule(config: TrainingConfig) -> loops.Rule:
+def _rule(config: TrainingConfig) -> update_loops.Rule:
     optimizer = config.optimizer
-    kind = loops.RULES[optimizer.name]
-    return loops.Rule(kind, optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
+    kind = update_loops.RULES[optimizer.name]
+    return update_loops.Rule(kind, optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
 
 
 class _Announcement(event.Listener):
-    """Says once that loops are compiled; those that are read from numba's cache are not."""
+    """Says once in a process that loops are compiled; those that are read from numba's cache are not."""
 
-    _said = False
+    announced = False
 
     def on_start(self, _event: Any) -> None:
-        if not self._said:
-            self._said = True
+        if not _Announcement.announced:
+            _Announcement.announced = True
             logging.getLogger("momentalign").warning(
                 "compiling the training loops, once on this machine (some seconds)"
             )
@@ -427,6 +443,18 @@ class _Passes(event.Listener):
 
     def on_end(self, _event: Any) -> None:
         """Nothing: what an end raised would replace an error of the pass."""
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Collect no garbage meanwhile: looking through all objects again and again takes a tenth of a compilation."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 @contextmanager

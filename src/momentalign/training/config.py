@@ -1,18 +1,15 @@
 """What a stack of networks is: the task, the config all networks share, and what each has of its own.
 
-Algorithm 1 of Zellinger et al. (2019), for many networks at once. How a stack runs is an engine's business.
-
-Paired batches of two domains of unequal size, in order, as Section 6.3 trains with them.
-
-The longer domain ends the epoch and the shorter one starts again from its first batch. Several sources, or several
-targets, all have their rows in every batch.
+Algorithm 1 of Zellinger et al. (2019), for many networks at once. How a stack runs is an engine's business. Batches of
+both domains are cut in order and paired as in Section 6.3: the longer domain ends the epoch and the shorter one starts
+again from its first batch. Several sources, or several targets, all have their rows in every batch.
 """
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
@@ -23,8 +20,10 @@ from torch import Tensor
 from momentalign.discrepancies.several_domains import Between, DomainWeights
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.shallow import Initializer, Layer, Matrix, initial_layers
+from momentalign.validation import positive_int
 
 __all__ = [
+    "FEWEST_ROWS",
     "Distance",
     "Engine",
     "EpochFigures",
@@ -39,15 +38,17 @@ __all__ = [
     "TrainingConfig",
     "ValidationFigures",
     "ValueLossName",
-    "balanced_order",
     "batches",
     "domain_batches",
     "domain_sizes",
-    "order_by_shares",
     "paired_batches",
+    "with_rows_of_every_domain",
 ]
 
 Rows = NDArray[np.intp]
+
+# A part with fewer rows has no distribution.
+FEWEST_ROWS = 2
 
 
 def batches(order: Rows, batch_size: int | None) -> list[Rows]:
@@ -60,8 +61,6 @@ def batches(order: Rows, batch_size: int | None) -> list[Rows]:
     >>> [len(batch) for batch in batches(np.arange(1400), 300)], [len(batch) for batch in batches(np.arange(1401), 700)]
     ([300, 300, 300, 300, 200], [700, 701])
     """
-    if batch_size is not None and batch_size < 1:
-        raise InvalidInputError(f"batch_size must be at least 1, got {batch_size}; try batch_size=300.")
     if batch_size is None or len(order) <= batch_size:
         return [order]
     starts = list(range(0, len(order), batch_size))
@@ -113,37 +112,6 @@ def paired_batches(source: list[Rows], target: list[Rows]) -> list[tuple[Rows, R
     return list(zip(cycle(source), target, strict=False))
 
 
-def balanced_order(labels: NDArray[np.integer]) -> Rows:
-    """Order rows so that classes alternate, smaller classes starting again until the largest ends.
-
-    Examples
-    --------
-    >>> balanced_order(np.array([0, 0, 0, 1])).tolist()
-    [0, 3, 1, 3, 2, 3]
-    """
-    specs = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    longest = max(map(len, specs))
-    return np.stack([np.resize(rows, longest) for rows in specs], axis=1).ravel()
-
-
-def order_by_shares(labels: NDArray[np.integer], shares: NDArray[np.floating], count: int) -> Rows:
-    """Order `count` rows so that every class has its share of them, its rows in turn.
-
-    Labels are codes from 0 on. The shares of classes that have rows are made to sum to 1, and met as nearly as whole
-    rows can.
-
-    Examples
-    --------
-    >>> order_by_shares(np.array([0, 0, 0, 1]), np.array([0.75, 0.25]), 8).tolist()
-    [0, 1, 2, 0, 1, 2, 3, 3]
-    """
-    ends = np.cumsum(np.where(np.bincount(labels, minlength=len(shares)) > 0, shares, 0.0))
-    drawn = np.searchsorted(ends / ends[-1], (np.arange(count) + 0.5) / count)
-    return np.concatenate(
-        [np.resize(np.flatnonzero(labels == label), np.sum(drawn == label)) for label in range(len(shares))]
-    )
-
-
 OptimizerName: TypeAlias = Literal["adagrad", "adadelta", "sgd", "adam"]
 ValueLossName: TypeAlias = Literal["squared", "absolute", "huber"]
 LossName: TypeAlias = Literal["cross_entropy", ValueLossName]
@@ -173,23 +141,19 @@ class Optimizer:
     learning_rate: float | None = None
     momentum: float = 0.9
     decay: float = 0.0
+    rate: float = field(init=False)
+    """The learning rate in force."""
 
     def __post_init__(self) -> None:
         if self.name not in get_args(OptimizerName):
             known = ", ".join(get_args(OptimizerName))
             raise InvalidInputError(f"optimizer must be one of {known}, got {self.name!r}.")
-        rate = self.learning_rate
-        if rate is None:
-            return
+        rate = LEARNING_RATES[self.name] if self.learning_rate is None else self.learning_rate
         if isinstance(rate, bool) or not isinstance(rate, numbers.Real):
             raise InvalidTypeError(f"learning_rate must be a positive number or None, got {rate!r}.")
         if not 0 < rate < LARGEST_RATE:
             raise InvalidInputError(f"learning_rate must be a positive number that float32 can hold, got {rate!r}.")
-
-    @property
-    def rate(self) -> float:
-        """The learning rate in force."""
-        return LEARNING_RATES[self.name] if self.learning_rate is None else self.learning_rate
+        object.__setattr__(self, "rate", float(rate))
 
 
 @dataclass(frozen=True)
@@ -218,6 +182,47 @@ class Task:
         """Whether there are several sources or several targets."""
         return self.source_domains is not None or self.target_domains is not None
 
+    def split(self, training: Rows, held_out: Rows | None, target: Rows | None = None) -> Task:
+        """Return a task of some source rows, others held out, and of some target rows, each in the order given.
+
+        Held-out rows of domains that would have too few to train on are taken back.
+        """
+        domains = self.source_domains
+        if held_out is not None and domains is not None:
+            training, held_out = with_rows_of_every_domain(training, held_out, domains)
+        found = replace(
+            self,
+            source=self.source[training],
+            labels=self.labels[training],
+            source_domains=None if domains is None else domains[training],
+        )
+        if held_out is not None and len(held_out):
+            found = replace(
+                found,
+                validation=self.source[held_out],
+                validation_labels=self.labels[held_out],
+                validation_domains=None if domains is None else domains[held_out],
+            )
+        if self.target is None or target is None:
+            return found
+        others = self.target_domains
+        return replace(found, target=self.target[target], target_domains=None if others is None else others[target])
+
+
+def with_rows_of_every_domain(training: Rows, held_out: Rows, domains: Rows | None) -> tuple[Rows, Rows]:
+    """Take back the held-out rows of domains that would have too few to train on.
+
+    Examples
+    --------
+    >>> with_rows_of_every_domain(np.array([0, 1, 2]), np.array([3, 4]), np.array([0, 0, 1, 1, 0]))
+    (array([0, 1, 2, 3]), array([4]))
+    """
+    if domains is None:
+        return training, held_out
+    few = np.bincount(domains[training], minlength=domains.max() + 1) < FEWEST_ROWS
+    back = few[domains[held_out]]
+    return np.concatenate([training, held_out[back]]), held_out[~back]
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -233,8 +238,6 @@ class TrainingConfig:
     keep
         ``"best"`` keeps the epoch with the best validation accuracy, the lower loss among equals; for numbers that with
         the lowest validation loss. ``"last"`` keeps the last.
-    balanced
-        Classes alternate in the source batches, smaller ones repeated.
     snapshot_every
         Keep the weights of every so many epochs; 0 keeps none.
     compiled
@@ -244,41 +247,43 @@ class TrainingConfig:
         ``"absolute"`` or ``"huber"`` differences from numbers, for which no loops are compiled.
     """
 
-    hidden: tuple[int, ...] = (50,)
+    hidden: Sequence[int] = (50,)
     optimizer: Optimizer = field(default_factory=Optimizer)
     batch_size: int | None = 300
     max_epochs: int = 1500
     patience: int | None = 10
     keep: Literal["best", "last"] = "best"
-    balanced: bool = False
     initializer: Initializer = "glorot_uniform"
-    gain: float = 1.0
     snapshot_every: int = 0
     compiled: bool | None = None
     loss: LossName = "cross_entropy"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "hidden", _check_hidden(self.hidden))
+        for name in ("batch_size", "max_epochs", "patience"):
+            value = getattr(self, name)
+            if value is not None or name == "max_epochs":
+                object.__setattr__(self, name, positive_int(value, name))
         if self.loss not in get_args(LossName):
             raise InvalidInputError(f"loss must be one of {', '.join(get_args(LossName))}, got {self.loss!r}.")
-        if self.balanced and self.loss != "cross_entropy":
-            raise InvalidInputError(f"balanced batches need classes, which loss={self.loss!r} has not; leave it False.")
 
     def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
         """Return the rows of each update of an epoch: pairs of source and target batches."""
-        source = domain_batches(task.source_domains, self._order(task), self.batch_size)
+        source = domain_batches(task.source_domains, np.arange(len(task.labels)), self.batch_size)
         if task.target is None:
             return [(rows, None) for rows in source]
         target = domain_batches(task.target_domains, np.arange(task.target.shape[0]), self.batch_size)
         return list(paired_batches(source, target))
 
-    def _order(self, task: Task) -> Rows:
-        """The source rows in the order they are cut into batches, classes balanced within each domain."""
-        if not self.balanced:
-            return np.arange(len(task.labels))
-        if task.source_domains is None:
-            return balanced_order(task.labels)
-        own = [np.flatnonzero(task.source_domains == domain) for domain in range(task.source_domains.max() + 1)]
-        return np.concatenate([rows[balanced_order(task.labels[rows])] for rows in own])
+
+def _check_hidden(hidden: object) -> tuple[int, ...]:
+    """Return the units of the hidden layers, or say what is wrong with them."""
+    if isinstance(hidden, str) or not isinstance(hidden, Iterable):
+        raise InvalidTypeError(f"hidden must be a sequence of whole numbers, got {hidden!r}; try hidden=(50,).")
+    units = [positive_int(number, "hidden", example="(50,)") for number in hidden]
+    if not units:
+        raise InvalidInputError("hidden is empty, there is no layer to align; try hidden=(50,).")
+    return tuple(units)
 
 
 @dataclass(frozen=True)
@@ -305,7 +310,7 @@ class NetworkSpec:
         if self.initial is not None:
             return self.initial
         sizes = [task.source.shape[1], *config.hidden, task.n_classes]
-        return initial_layers(sizes, self.seed, initializer=config.initializer, gain=config.gain)
+        return initial_layers(sizes, self.seed, initializer=config.initializer)
 
 
 class EpochFigures(NamedTuple):
@@ -358,6 +363,6 @@ class Engine(Protocol):
         """Return a copy of the weights of one network."""
         ...
 
-    def retain(self, indices: Sequence[int]) -> None:
-        """Go on with these networks only."""
+    def keep_only(self, indices: Sequence[int]) -> None:
+        """Train these networks only from now on."""
         ...

@@ -1,8 +1,8 @@
 """Distances between source and target activations, compiled, with gradients in closed form.
 
-The CMD and the CV-CMD of Zellinger et al. (2019), Eq. (23) and Sections 6.5 and 7.5; Deep CORAL; the Gaussian MMD;
-the domain classifier; and the CMD of several sources and several targets. Each is a kernel, compiled by itself when a
-fit needs it; those a training loop can be given stand in ``DISTANCES``.
+The CMD and the CV-CMD of Zellinger et al. (2019), Eq. (23) and Sections 6.5 and 7.5; Deep CORAL; and the domain
+classifier. Each is a kernel, compiled by itself when a fit needs it. The MMD stands in ``mmd_loops``, the CMD of
+several sources and several targets in ``domain_loops``.
 """
 
 from __future__ import annotations
@@ -13,31 +13,41 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba import types
 
-from momentalign.discrepancies.several_domains import TEMPERATURE
+from momentalign.moments.centre import ROUNDING_ERRORS
 from momentalign.moments.loops import (
-    add_covariance,
-    add_product,
-    centred_rows,
-    compiled,
-    cross_variance_term,
-    discrepancy_gradient,
+    BLOCK,
+    FEW,
+    about_the_mean,
     discrepancy_terms,
+    few_polynomials,
+    few_power_sums,
+    gradient_coefficients,
+    many_polynomials,
+    many_power_sums,
     reordered,
-    sample_statistics,
+    rough_mean,
 )
-from momentalign.training.kernels import MATRIX, VECTOR, kernel, named_tuple
+from momentalign.training.kernels import MATRIX, VECTOR, Kernel, kernel, named_tuple
 
-__all__ = ["BETWEEN", "DISTANCES", "WEIGHTINGS", "Compared", "Objective", "dot", "marginal_terms"]
+__all__ = [
+    "Compared",
+    "Objective",
+    "cmd",
+    "coral",
+    "cv_cmd",
+    "dann",
+    "distance",
+    "dot",
+    "marginal_loops",
+    "no_distance",
+    "statistics",
+    "terms_of",
+    "write_gradient",
+]
 
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
-
 ONE, HALF = np.float32(1.0), np.float32(0.5)
 FLOAT32_EPSILON = 2.0**-23
-
-BETWEEN = {"pooled": 0, "pairs": 1, "barycentre": 2}
-POOLED, PAIRS, BARYCENTRE = BETWEEN.values()
-WEIGHTINGS = {"equal": 0, "size": 1, "similarity": 2, "numbers": 3}
-EQUAL, SIZE, SIMILARITY, NUMBERS = WEIGHTINGS.values()
 
 
 class Objective(NamedTuple):
@@ -52,6 +62,8 @@ class Objective(NamedTuple):
     between, weighting, numbers
         Where domains are several: what is compared (``BETWEEN``), how domains weigh (``WEIGHTINGS``), and one number
         per source where `weighting` says so.
+    sums, polynomials
+        Addresses of what adds powers and of what evaluates gradients, for so many moments: :func:`marginal_loops`.
     """
 
     weight: float
@@ -61,6 +73,8 @@ class Objective(NamedTuple):
     between: int
     weighting: int
     numbers: Array
+    sums: Any
+    polynomials: Any
 
 
 class Compared(NamedTuple):
@@ -90,6 +104,9 @@ class Compared(NamedTuple):
     classifier_bias_gradient: Array
 
 
+WIDE, WIDE_VECTOR = types.Array(types.float64, 2, "C"), types.Array(types.float64, 1, "C")
+SUMS = types.void(MATRIX, VECTOR, types.float32, WIDE)
+POLYNOMIALS = types.void(MATRIX, VECTOR, VECTOR, types.float32, MATRIX, MATRIX)
 OBJECTIVE = named_tuple(
     Objective,
     types.float64,
@@ -98,7 +115,9 @@ OBJECTIVE = named_tuple(
     types.float64,
     types.int64,
     types.int64,
-    types.Array(types.float64, 1, "C"),
+    WIDE_VECTOR,
+    types.FunctionType(SUMS),
+    types.FunctionType(POLYNOMIALS),
 )
 COMPARED = named_tuple(
     Compared,
@@ -113,8 +132,6 @@ COMPARED = named_tuple(
     VECTOR,
     VECTOR,
 )
-
-
 distance = kernel(types.float64(OBJECTIVE, COMPARED))
 
 
@@ -124,88 +141,181 @@ def no_distance(objective: Objective, compared: Compared) -> float:  # noqa: ARG
     return 0.0
 
 
+few_sums, many_sums = kernel(SUMS)(few_power_sums), kernel(SUMS)(many_power_sums)
+few_slopes, many_slopes = kernel(POLYNOMIALS)(few_polynomials), kernel(POLYNOMIALS)(many_polynomials)
+
+
+def marginal_loops(order: int) -> tuple[Kernel, Kernel]:
+    """Return what adds powers and what evaluates gradients of a CMD of so many moments."""
+    return (few_sums, few_slopes) if order <= FEW else (many_sums, many_slopes)
+
+
+@kernel(types.void(OBJECTIVE, MATRIX, VECTOR, WIDE))
+def statistics(objective: Objective, sample: Array, shift: Array, moments: Array) -> None:
+    """Fill what :func:`~momentalign.moments.loops.sample_statistics` does."""
+    rough_mean(sample, shift)
+    objective.sums(sample, shift, np.float32(1.0 / objective.scale), moments)
+    about_the_mean(sample.shape[0], moments)
+
+
+terms_of = kernel(
+    types.void(MATRIX, types.Array(types.float64, 3, "C"), types.float64, types.int64, types.float64, WIDE, WIDE_VECTOR)
+)(discrepancy_terms)
+
+
+@kernel(types.void(OBJECTIVE, MATRIX, VECTOR, WIDE, WIDE, WIDE_VECTOR, types.float64, MATRIX))
+def write_gradient(
+    objective: Objective,
+    sample: Array,
+    shift: Array,
+    moments: Array,
+    directions: Array,
+    weights: Array,
+    sign: float,
+    gradient: Array,
+) -> None:
+    """Write what :func:`~momentalign.moments.loops.discrepancy_gradient` does."""
+    rows, width = sample.shape
+    order, scale = objective.order, objective.scale
+    coefficients, middle = np.empty((max(order, FEW), width), np.float32), np.empty(width, np.float32)
+    gradient_coefficients(moments, directions, weights, sign / (rows * scale), order, coefficients, middle)
+    objective.polynomials(sample, shift, middle, np.float32(1.0 / scale), coefficients, gradient)
+
+
+@kernel(types.void(OBJECTIVE, COMPARED, WIDE_VECTOR, MATRIX, types.Array(types.float64, 3, "C"), WIDE_VECTOR))
+def marginal_terms(
+    objective: Objective, compared: Compared, weights: Array, shifts: Array, moments: Array, terms: Array
+) -> None:
+    """Fill statistics and the terms of the CMD, their sum last; write the gradient of the weighted terms."""
+    hidden, delta, n = compared.hidden, compared.delta, compared.source
+    source, target = hidden[:n], hidden[n:]
+    statistics(objective, source, shifts[0], moments[0])
+    statistics(objective, target, shifts[1], moments[1])
+    directions = np.empty((objective.order, hidden.shape[1]))
+    terms_of(shifts, moments, objective.scale, objective.order, FLOAT32_EPSILON, directions, terms)
+    write_gradient(objective, source, shifts[0], moments[0], directions, weights, 1.0, delta[:n])
+    write_gradient(objective, target, shifts[1], moments[1], directions, weights, -1.0, delta[n:])
+
+
 @distance
 def cmd(objective: Objective, compared: Compared) -> float:
     """The CMD, Eq. (23)."""
-    weights = np.full(objective.order, objective.weight)
-    _, _, terms = marginal_terms(objective, compared, weights)
-    return float(terms[objective.order])
+    order, units = objective.order, compared.hidden.shape[1]
+    weights, terms = np.empty(order), np.empty(order + 1)
+    for j in range(order):
+        weights[j] = objective.weight
+    shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
+    marginal_terms(objective, compared, weights, shifts, moments, terms)
+    return float(terms[order])
 
 
 @distance
 def cv_cmd(objective: Objective, compared: Compared) -> float:
     """The CMD with all cross-variances in its second term (Section 6.5)."""
-    order, scale = objective.order, objective.scale
-    weights = np.full(order, objective.weight)
-    weights[1] = 0.0
-    shifts, moments, terms = marginal_terms(objective, compared, weights)
-    source, target = compared.hidden[: compared.source], compared.hidden[compared.source :]
-    terms[1] = cross_variance_term(
-        source, target, shifts, moments, scale, FLOAT32_EPSILON, objective.weight, compared.delta
-    )
-    return float(terms[:order].sum())
-
-
-@compiled
-def marginal_terms(objective: Objective, compared: Compared, weights: Array) -> tuple[Array, Array, Array]:
-    """Return shifts, moments and the terms of the CMD, their sum last; write the gradient of the weighted terms."""
-    hidden, delta, n = compared.hidden, compared.delta, compared.source
-    order, scale, units = objective.order, objective.scale, compared.hidden.shape[1]
+    order, units = objective.order, compared.hidden.shape[1]
+    weights, terms = np.empty(order), np.empty(order + 1)
+    for j in range(order):
+        weights[j] = objective.weight if j != 1 else 0.0
     shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
-    sample_statistics(hidden[:n], scale, order, shifts[0], moments[0])
-    sample_statistics(hidden[n:], scale, order, shifts[1], moments[1])
-    directions, terms = np.empty((order, units)), np.empty(order + 1)
-    discrepancy_terms(shifts, moments, scale, order, FLOAT32_EPSILON, directions, terms)
-    discrepancy_gradient(hidden[:n], shifts[0], moments[0], directions, weights, scale, 1.0, order, delta[:n])
-    discrepancy_gradient(hidden[n:], shifts[1], moments[1], directions, weights, scale, -1.0, order, delta[n:])
-    return shifts, moments, terms
+    marginal_terms(objective, compared, weights, shifts, moments, terms)
+    return float(terms[order] - terms[1] + cross_variances(objective, compared, shifts, moments))
+
+
+@kernel(types.float64(OBJECTIVE, COMPARED, MATRIX, types.Array(types.float64, 3, "C")))
+def cross_variances(objective: Objective, compared: Compared, shifts: Array, moments: Array) -> float:
+    """Return the term of order 2 over all cross-variances, divided by sqrt(2); add its weighted gradient."""
+    n, scale = compared.source, objective.scale
+    rows, units = compared.hidden.shape
+    centred = np.empty((rows, units), np.float32)
+    centre_rows(compared.hidden[:n], shifts[0], moments[0], scale, centred[:n])
+    centre_rows(compared.hidden[n:], shifts[1], moments[1], scale, centred[n:])
+    difference = np.zeros((units, units))
+    add_covariance(centred[:n], 1.0 / n, difference)
+    add_covariance(centred[n:], -1.0 / (rows - n), difference)
+    squares, variance = 0.0, 0.0
+    for u in range(units):
+        variance += moments[0, 1, u] + moments[1, 1, u]
+        for v in range(units):
+            squares += difference[u, v] ** 2 * (1.0 if u == v else 0.5)
+    norm = math.sqrt(squares)
+    # Products add the rows of a block one after the other; their error grows with the root of the number of rows.
+    growth = max(1.0, math.sqrt(min(max(n, rows - n), BLOCK)) / 4.0)
+    if norm <= ROUNDING_ERRORS * FLOAT32_EPSILON * growth * variance:
+        return 0.0
+    for u in range(units):
+        for v in range(units):
+            difference[u, v] *= (1.0 if u == v else 0.5) / norm
+    factor = 2.0 * objective.weight / (math.sqrt(2.0) * scale)
+    add_product(centred[:n], difference, factor / n, compared.delta[:n])
+    add_product(centred[n:], difference, -factor / (rows - n), compared.delta[n:])
+    return norm / math.sqrt(2.0)
+
+
+@kernel(types.void(MATRIX, VECTOR, WIDE, types.float64, MATRIX))
+def centre_rows(sample: Array, shift: Array, moments: Array, scale: float, centred: Array) -> None:
+    """Fill the sample about its mean, in units of `scale`."""
+    inverse = np.float32(1.0 / scale)
+    for i in range(sample.shape[0]):
+        for u in range(sample.shape[1]):
+            centred[i, u] = (sample[i, u] - shift[u]) * inverse - np.float32(moments[0, u])
+
+
+@kernel(types.void(MATRIX, types.float64, WIDE))
+def add_covariance(centred: Array, factor: float, matrix: Array) -> None:
+    """Add factor * centred^T centred to a square float64 matrix."""
+    rows, units = centred.shape
+    block = np.empty((units, units), np.float32)
+    for start in range(0, rows, BLOCK):
+        block[:] = np.float32(0.0)
+        for i in range(start, min(start + BLOCK, rows)):
+            row = centred[i]
+            for u in range(units):
+                value, line = row[u], block[u]
+                for v in range(units):
+                    line[v] += value * row[v]
+        for u in range(units):
+            for v in range(units):
+                matrix[u, v] += factor * block[u, v]
+
+
+@kernel(types.void(MATRIX, WIDE, types.float64, MATRIX))
+def add_product(centred: Array, matrix: Array, factor: float, delta: Array) -> None:
+    """Add factor * centred @ matrix (symmetric) to `delta`."""
+    units = matrix.shape[0]
+    narrow = np.empty((units, units), np.float32)
+    for u in range(units):
+        for v in range(units):
+            narrow[u, v] = matrix[u, v] * factor
+    for i in range(centred.shape[0]):
+        row, out = centred[i], delta[i]
+        for u in range(units):
+            value, line = row[u], narrow[u]
+            for v in range(units):
+                out[v] += value * line[v]
 
 
 @distance
 def coral(objective: Objective, compared: Compared) -> float:
     """Deep CORAL."""
     hidden, delta, source, active = compared.hidden, compared.delta, compared.source, compared.active
-    rows = hidden.shape[0]
+    rows, units = hidden.shape
     delta[:] = np.float32(0.0)
-    units = hidden.shape[1]
-    shift, moments = np.empty(units, np.float32), np.empty((2, units))
-    sample_statistics(hidden[:source], 1.0, 1, shift, moments)
-    of_source = centred_rows(hidden[:source], shift, moments, 1.0)
-    sample_statistics(hidden[source:], 1.0, 1, shift, moments)
-    of_target = centred_rows(hidden[source:], shift, moments, 1.0)
+    shift, moments, centred = np.empty(units, np.float32), np.empty((2, units)), np.empty((rows, units), np.float32)
+    statistics(objective, hidden[:source], shift, moments)
+    centre_rows(hidden[:source], shift, moments, 1.0, centred[:source])
+    statistics(objective, hidden[source:], shift, moments)
+    centre_rows(hidden[source:], shift, moments, 1.0, centred[source:])
     source_rows, target_rows = max(source - 1, 1), max(rows - source - 1, 1)
     difference = np.zeros((units, units))
-    add_covariance(of_source, 1.0 / source_rows, difference)
-    add_covariance(of_target, -1.0 / target_rows, difference)
-    factor = objective.weight / active**2
-    add_product(of_source, difference, factor / source_rows, delta[:source])
-    add_product(of_target, difference, -factor / target_rows, delta[source:])
-    return float((difference**2).sum() / (4.0 * active**2))
-
-
-@distance
-def mmd(objective: Objective, compared: Compared) -> float:
-    """The biased Gaussian MMD."""
-    hidden, delta, source, active = compared.hidden, compared.delta, compared.source, compared.active
-    beta, strength = objective.beta, objective.weight
-    rows, units = hidden.shape
-    kernel = _gaussians(hidden, active, beta)
-    weighted, totals = np.zeros((units, rows), np.float32), np.zeros(rows)
-    signs = np.empty(rows, np.float32)
-    for i in range(rows):
-        signs[i] = 1.0 / source if i < source else -1.0 / (rows - source)
-        line = kernel[i]
-        for j in range(rows):
-            totals[j] += signs[i] * line[j]
-    for first in range(0, rows, 8):
-        _add_eight(kernel, hidden, signs, first, active, weighted)
-    value = 0.0
-    for i in range(rows):
-        value += signs[i] * totals[i]
-        factor = -4.0 * beta * strength * signs[i]
-        for u in range(units):
-            delta[i, u] = np.float32(factor) * (np.float32(totals[i]) * hidden[i, u] - weighted[u, i])
-    return value
+    add_covariance(centred[:source], 1.0 / source_rows, difference)
+    add_covariance(centred[source:], -1.0 / target_rows, difference)
+    factor, value = objective.weight / active**2, 0.0
+    add_product(centred[:source], difference, factor / source_rows, delta[:source])
+    add_product(centred[source:], difference, -factor / target_rows, delta[source:])
+    for u in range(units):
+        for v in range(units):
+            value += difference[u, v] * difference[u, v]
+    return value / (4.0 * active**2)
 
 
 @distance
@@ -239,272 +349,6 @@ def dann(objective: Objective, compared: Compared) -> float:
     return value
 
 
-@distance
-def cmd_of_domains(objective: Objective, compared: Compared) -> float:
-    """The CMD of several domains, :func:`~momentalign.discrepancies.several_domains.multi_domain_cmd`.
-
-    The moments of each domain are computed once; each pair adds its directions to those of both domains, and each
-    domain's gradient is one polynomial, whatever the number of its partners.
-    """
-    hidden, delta, bounds, sources = compared.hidden, compared.delta, compared.bounds, compared.n_sources
-    strength, order, scale, _, between, weighting, numbers = objective
-    domains, units = sources + 1 if between == POOLED else bounds.shape[0] - 1, hidden.shape[1]
-    bounds = _ends(bounds, domains)
-    shifts, moments = np.empty((domains + 1, units), np.float32), np.empty((domains + 1, order + order % 2, units))
-    for d in range(domains):
-        sample_statistics(hidden[bounds[d] : bounds[d + 1]], scale, order, shifts[d], moments[d])
-    weights = _domain_weights(bounds, sources, weighting, numbers, shifts, moments, scale, order)
-    directions = np.zeros((domains, order, units))
-    if between == POOLED:
-        value = _to_target(weights[:sources], shifts, moments, scale, order, directions)
-    elif between == PAIRS:
-        value = _all_pairs(weights, shifts, moments, scale, order, directions)
-    else:
-        value = _to_barycentre(weights, shifts, moments, scale, order, directions)
-    factors = np.full(order, strength)
-    for d in range(domains):
-        first, end = bounds[d], bounds[d + 1]
-        sample, out = hidden[first:end], delta[first:end]
-        discrepancy_gradient(sample, shifts[d], moments[d], directions[d], factors, scale, 1.0, order, out)
-    return value
-
-
-@compiled
-def _gaussians(hidden: Array, active: int, beta: float) -> Array:
-    """Return exp(-beta |x - y|^2) of all pairs of rows: the upper half computed along rows, the lower one mirrored."""
-    rows, units = hidden.shape
-    flipped = np.empty((units, rows), np.float32)
-    squares = np.empty(rows, np.float32)
-    for i in range(rows):
-        squares[i] = dot(hidden[i], hidden[i])
-        for u in range(units):
-            flipped[u, i] = hidden[i, u]
-    kernel = np.empty((rows, rows), np.float32)
-    negative, two, zero = np.float32(-beta), np.float32(-2.0), np.float32(0.0)
-    for i in range(rows):
-        line, own, others = kernel[i, i:], hidden[i], squares[i:]
-        for j in range(rows - i):
-            line[j] = squares[i] + others[j]
-        for u in range(0, active, 8):  # Units are filled up to more than eight, with zeros.
-            a0, a1, a2, a3 = two * own[u], two * own[u + 1], two * own[u + 2], two * own[u + 3]
-            a4, a5, a6, a7 = two * own[u + 4], two * own[u + 5], two * own[u + 6], two * own[u + 7]
-            t0, t1, t2, t3 = flipped[u, i:], flipped[u + 1, i:], flipped[u + 2, i:], flipped[u + 3, i:]
-            t4, t5, t6, t7 = flipped[u + 4, i:], flipped[u + 5, i:], flipped[u + 6, i:], flipped[u + 7, i:]
-            for j in range(rows - i):
-                left = (a0 * t0[j] + a1 * t1[j]) + (a2 * t2[j] + a3 * t3[j])
-                line[j] += left + ((a4 * t4[j] + a5 * t5[j]) + (a6 * t6[j] + a7 * t7[j]))
-        for j in range(rows - i):
-            line[j] = _exponential(negative * max(line[j], zero))
-        for j in range(i):
-            kernel[i, j] = kernel[j, i]
-    return kernel
-
-
-@compiled
-def _add_eight(kernel: Array, hidden: Array, signs: Array, first: int, active: int, weighted: Array) -> None:
-    """Add the products of up to eight rows of the kernel with their signed activations, unit by unit."""
-    rows = kernel.shape[0]
-    last = rows - 1
-    i1, i2, i3, i4 = min(first + 1, last), min(first + 2, last), min(first + 3, last), min(first + 4, last)
-    i5, i6, i7 = min(first + 5, last), min(first + 6, last), min(first + 7, last)
-    factors = np.zeros(8, np.float32)  # Missing rows weigh nothing.
-    for i in range(min(8, rows - first)):
-        factors[i] = signs[first + i]
-    k0, k1, k2, k3 = kernel[first], kernel[i1], kernel[i2], kernel[i3]
-    k4, k5, k6, k7 = kernel[i4], kernel[i5], kernel[i6], kernel[i7]
-    for u in range(active):
-        out = weighted[u]
-        a0, a1 = factors[0] * hidden[first, u], factors[1] * hidden[i1, u]
-        a2, a3 = factors[2] * hidden[i2, u], factors[3] * hidden[i3, u]
-        a4, a5 = factors[4] * hidden[i4, u], factors[5] * hidden[i5, u]
-        a6, a7 = factors[6] * hidden[i6, u], factors[7] * hidden[i7, u]
-        for j in range(rows):
-            left = (a0 * k0[j] + a1 * k1[j]) + (a2 * k2[j] + a3 * k3[j])
-            out[j] += left + ((a4 * k4[j] + a5 * k5[j]) + (a6 * k6[j] + a7 * k7[j]))
-
-
-@compiled
-def _ends(bounds: Array, domains: int) -> Array:
-    """The bounds of so many domains, the last one up to the end."""
-    ends = np.empty(domains + 1, np.int64)
-    for d in range(domains):
-        ends[d] = bounds[d]
-    ends[domains] = bounds[bounds.shape[0] - 1]
-    return ends
-
-
-@compiled
-def _add_times(out: Array, factor: float, values: Array) -> None:
-    """Add a multiple of one matrix to another; plain loops compile in a tenth of the time of array expressions."""
-    for i in range(out.shape[0]):
-        for f in range(out.shape[1]):
-            out[i, f] += factor * values[i, f]
-
-
-@compiled
-def _shares(weights: Array) -> Array:
-    """Weights that sum to 1."""
-    total = 0.0
-    for weight in weights:
-        total += weight
-    shares = np.empty(weights.shape[0])
-    for d in range(weights.shape[0]):
-        shares[d] = weights[d] / total
-    return shares
-
-
-@compiled
-def _of_different(shares: Array) -> float:
-    """Twice the sum over pairs of products of shares."""
-    whole = 1.0
-    for share in shares:
-        whole -= share * share
-    return whole
-
-
-@compiled
-def _compare(
-    shifts: Array, moments: Array, d: int, e: int, scale: float, order: int, between: Array, terms: Array
-) -> float:
-    """Return the CMD of two domains and fill the directions of its terms."""
-    pair, statistics = np.empty((2, shifts.shape[1]), np.float32), np.empty((2, moments.shape[1], moments.shape[2]))
-    for f in range(shifts.shape[1]):
-        pair[0, f], pair[1, f] = shifts[d, f], shifts[e, f]
-        for j in range(moments.shape[1]):
-            statistics[0, j, f], statistics[1, j, f] = moments[d, j, f], moments[e, j, f]
-    discrepancy_terms(pair, statistics, scale, order, FLOAT32_EPSILON, between, terms)
-    return float(terms[order])
-
-
-@compiled
-def _domain_weights(
-    bounds: Array,
-    sources: int,
-    weighting: int,
-    numbers: Array,
-    shifts: Array,
-    moments: Array,
-    scale: float,
-    order: int,
-) -> Array:
-    domains = bounds.shape[0] - 1
-    weights = np.ones(domains)
-    if weighting == SIZE:
-        for d in range(domains):
-            weights[d] = bounds[d + 1] - bounds[d]
-    elif weighting == NUMBERS:
-        shares = _shares(numbers)
-        for s in range(sources):
-            weights[s] = sources * shares[s]
-    elif weighting == SIMILARITY:
-        _fill_nearness(weights, sources, shifts, moments, scale, order)
-    return weights
-
-
-@compiled
-def _fill_nearness(weights: Array, sources: int, shifts: Array, moments: Array, scale: float, order: int) -> None:
-    """Weights of the sources that fall with their mean distance to the targets."""
-    domains = weights.shape[0]
-    between, terms = np.empty((order, shifts.shape[1])), np.empty(order + 1)
-    far = np.zeros(sources)
-    mean, nearest = 0.0, np.inf
-    for s in range(sources):
-        for t in range(sources, domains):
-            far[s] += _compare(shifts, moments, s, t, scale, order, between, terms) / (domains - sources)
-        mean += far[s] / sources
-        nearest = min(nearest, far[s])
-    total = 0.0
-    for s in range(sources):
-        weights[s] = np.exp((nearest - far[s]) / (TEMPERATURE * (mean if mean > 0.0 else 1.0)))
-        total += weights[s]
-    for s in range(sources):
-        weights[s] *= sources / total
-
-
-@compiled
-def _to_target(weights: Array, shifts: Array, moments: Array, scale: float, order: int, directions: Array) -> float:
-    """Each source to the target, which stands after them."""
-    target = weights.shape[0]
-    between, terms = np.empty((order, shifts.shape[1])), np.empty(order + 1)
-    value, shares = 0.0, _shares(weights)
-    for s in range(target):
-        value += shares[s] * _compare(shifts, moments, s, target, scale, order, between, terms)
-        _add_times(directions[s], shares[s], between)
-        _add_times(directions[target], -shares[s], between)
-    return value
-
-
-@compiled
-def _all_pairs(weights: Array, shifts: Array, moments: Array, scale: float, order: int, directions: Array) -> float:
-    domains = weights.shape[0]
-    between, terms = np.empty((order, shifts.shape[1])), np.empty(order + 1)
-    shares = _shares(weights)
-    whole = _of_different(shares)
-    value = 0.0
-    for d in range(domains):
-        for e in range(d + 1, domains):
-            factor = 2.0 * shares[d] * shares[e] / whole
-            value += factor * _compare(shifts, moments, d, e, scale, order, between, terms)
-            _add_times(directions[d], factor, between)
-            _add_times(directions[e], -factor, between)
-    return value
-
-
-@compiled
-def _to_barycentre(weights: Array, shifts: Array, moments: Array, scale: float, order: int, directions: Array) -> float:
-    """Every domain to the mean of their moments, which is put after them as one more domain."""
-    domains = weights.shape[0]
-    between, terms = np.empty((order, shifts.shape[1])), np.empty(order + 1)
-    shares = _shares(weights)
-    _fill_barycentre(shares, shifts, moments, scale)
-    whole = _of_different(shares)
-    value = 0.0
-    pull = np.zeros((order, shifts.shape[1]))
-    for d in range(domains):
-        factor = shares[d] / whole
-        value += factor * _compare(shifts, moments, d, domains, scale, order, between, terms)
-        _add_times(directions[d], factor, between)
-        _add_times(pull, factor, between)
-    for d in range(domains):  # The barycentre moves with every domain.
-        _add_times(directions[d], -shares[d], pull)
-    return value
-
-
-@compiled
-def _fill_barycentre(shares: Array, shifts: Array, moments: Array, scale: float) -> None:
-    domains, units = shares.shape[0], shifts.shape[1]
-    for j in range(moments.shape[1]):
-        for f in range(units):
-            moments[domains, j, f] = 0.0
-    for f in range(units):
-        middle = 0.0
-        for d in range(domains):
-            middle += shares[d] * shifts[d, f]
-        shifts[domains, f] = middle
-        for d in range(domains):
-            moments[domains, 0, f] += shares[d] * (np.float64(shifts[d, f]) - np.float64(shifts[domains, f])) / scale
-    for d in range(domains):
-        _add_times(moments[domains], shares[d], moments[d])
-
-
-@compiled
-def _exponential(value: Any) -> Any:
-    """Return exp in float32, written so that loops over it become vector instructions."""
-    value = min(max(value, np.float32(-80.0)), np.float32(80.0))
-    # Adding and subtracting 1.5 * 2^23 rounds to the nearest whole number.
-    power = (value * np.float32(1.4426950408889634) + np.float32(12582912.0)) - np.float32(12582912.0)
-    rest = value - power * np.float32(0.693359375) - power * np.float32(-2.12194440e-4)
-    series = np.float32(1.0 / 5040.0)
-    series = series * rest + np.float32(1.0 / 720.0)
-    series = series * rest + np.float32(1.0 / 120.0)
-    series = series * rest + np.float32(1.0 / 24.0)
-    series = series * rest + np.float32(1.0 / 6.0)
-    series = series * rest + HALF
-    series = series * rest + ONE
-    series = series * rest + ONE
-    return series * np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)
-
-
 @reordered
 def dot(left: Array, right: Array) -> Any:
     """Return the inner product of two float32 vectors."""
@@ -512,18 +356,3 @@ def dot(left: Array, right: Array) -> Any:
     for u in range(left.shape[0]):
         total += left[u] * right[u]
     return total
-
-
-DISTANCES = {
-    None: no_distance,
-    "cmd": cmd,
-    "cv-cmd": cv_cmd,
-    "coral": coral,
-    "mmd": mmd,
-    "dann": dann,
-    "cmd of several domains": cmd_of_domains,
-}
-"""The kernels by the kinds of :class:`~momentalign.discrepancies.base.Compiled`.
-
-Each returns the distance of activations and writes its weight times its gradient to ``compared.delta``.
-"""

@@ -17,60 +17,26 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba import types
 
-from momentalign.moments.loops import compiled
+from momentalign.moments.loops import compiled, inner
 from momentalign.training.distance_loops import ONE, Compared, dot
-from momentalign.training.kernels import MATRIX, VECTOR, kernel, named_tuple
+from momentalign.training.kernels import MATRIX, VECTOR, kernel
 from momentalign.training.target_loss import FEWEST
+from momentalign.training.update_loops import Rule
 
 __all__ = [
-    "RULES",
     "Batches",
-    "DenseRows",
     "Kernels",
     "Network",
-    "Rule",
-    "Sharpened",
-    "SparseRows",
+    "Sums",
     "Weights",
-    "descend_adagrad_sparse",
-    "descend_dense",
-    "descend_sparse",
     "evaluate",
-    "forward_dense",
-    "forward_sparse",
     "no_sharpening",
-    "nonzeros",
     "run_epochs",
     "sharpening",
     "target_shares",
 ]
-
 Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
-
-RULES = {"adagrad": 0, "adadelta": 1, "sgd": 2, "adam": 3}
-ADAGRAD, ADADELTA, SGD, ADAM = RULES.values()
-
-EPSILON = np.float32(1e-8)
-RHO = np.float32(0.95)
-BETA_1, BETA_2 = 0.9, 0.999
 TINY = 1e-30
-
-
-class DenseRows(NamedTuple):
-    """The rows of all batches one after the other, source rows of a batch before its target rows."""
-
-    values: Array
-
-
-class SparseRows(NamedTuple):
-    """The same as CSR, and once more as columns: pointers of each batch (batches, inputs + 1) into them."""
-
-    pointers: Array
-    indices: Array
-    values: Array
-    column_pointers: Array
-    column_rows: Array
-    column_values: Array
 
 
 class Batches(NamedTuple):
@@ -112,48 +78,23 @@ class Weights(NamedTuple):
     classifier_bias: Array
 
 
+class Sums(NamedTuple):
+    """What an optimizer keeps for each weight: all in one, and that of the weights next to the inputs."""
+
+    flat: Array
+    bottom: Array
+
+
 class Network(NamedTuple):
     """One network: weights, room for their gradients, and two sums per weight for the optimizer."""
 
     weights: Weights
     gradient: Weights
-    first: Weights
-    second: Weights
+    first: Sums
+    second: Sums
     units: int
     used: int
     """How many of the weights are trained: without an adversarial distance not the domain classifier's."""
-
-
-class Rule(NamedTuple):
-    """How weights are updated, Eqs. (25) to (27): one of ``RULES`` and its numbers."""
-
-    kind: int
-    rate: float
-    momentum: float
-    decay: float
-
-
-class Sharpened(NamedTuple):
-    """What the loss on target predictions is computed from, and where its gradients go.
-
-    Attributes
-    ----------
-    weight, shares
-        The weight of the loss, and the class shares.
-    hidden, delta
-        Activations of target rows (rows, units), and their gradients.
-    top, top_bias, top_gradient, top_bias_gradient
-        The top layer of the network.
-    """
-
-    weight: float
-    shares: Array
-    hidden: Array
-    delta: Array
-    top: Array
-    top_bias: Array
-    top_gradient: Array
-    top_bias_gradient: Array
 
 
 class Kernels(NamedTuple):
@@ -169,29 +110,19 @@ class Kernels(NamedTuple):
         Computes the gradient of the bottom weights, or updates them at once.
     sharpen
         Adds the gradient of the loss on target predictions.
+    step
+        Updates weights by their gradients.
     """
 
     forward: Any
     distance: Any
     descend: Any
     sharpen: Any
+    step: Any
 
 
-DENSE = named_tuple(DenseRows, types.Array(types.float32, 2, "C"))
-SPARSE = named_tuple(
-    SparseRows,
-    types.Array(types.int64, 1, "C"),
-    types.Array(types.int32, 1, "C"),
-    VECTOR,
-    types.Array(types.int64, 2, "C"),
-    types.Array(types.int32, 1, "C"),
-    VECTOR,
-)
-WEIGHTS = named_tuple(Weights, VECTOR, MATRIX, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
-NETWORK = named_tuple(Network, WEIGHTS, WEIGHTS, WEIGHTS, WEIGHTS, types.int64, types.int64)
+CODES = types.Array(types.int32, 1, "C")
 SHARES = types.Array(types.float64, 1, "C")
-SHARPENED = named_tuple(Sharpened, types.float64, SHARES, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR)
-RULE = named_tuple(Rule, types.int64, types.float64, types.float64, types.float64)
 
 
 @compiled
@@ -244,13 +175,15 @@ def run_epochs(
                 )
                 total_distance += kernels.distance(objective, compared)
             else:
-                delta[:] = np.float32(0.0)
+                for i in range(size):
+                    for u in range(units):
+                        delta[i, u] = 0.0
             labels = batches.labels[start : start + source]
             total_loss += cross_entropy(
                 hidden, labels, weights.top, weights.top_bias, delta, gradient.top, gradient.top_bias
             )
             if size > source:
-                of_target = Sharpened(
+                kernels.sharpen(
                     sharpen,
                     shares,
                     hidden[source:],
@@ -260,11 +193,12 @@ def run_epochs(
                     gradient.top,
                     gradient.top_bias,
                 )
-                kernels.sharpen(of_target)
             through_sigmoid(hidden, delta, gradient.bias)
             updates += 1
-            begin = kernels.descend(rows, b, start, delta, network, rule, updates)
-            step(
+            begin = kernels.descend(
+                rows, b, start, delta, weights.bottom, gradient.bottom, first.bottom, second.bottom, rule, updates
+            )
+            kernels.step(
                 weights.flat[begin:used],
                 gradient.flat[begin:used],
                 first.flat[begin:used],
@@ -279,18 +213,20 @@ def run_epochs(
 @compiled
 def target_shares(rows: Any, batches: Batches, weights: Weights, active: int, forward: Any, shares: Array) -> None:
     """Fill `shares` with the mean probability of each class over the target rows of all batches."""
-    outputs, total = np.empty(shares.shape[0], np.float32), 0
-    shares[:] = 0.0
+    total = 0
+    for k in range(shares.shape[0]):
+        shares[k] = 0.0
     for b in range(batches.sources.shape[0]):
         first, end = batches.starts[b] + batches.sources[b], batches.starts[b + 1]
         hidden = np.empty((end - first, weights.bias.shape[0]), np.float32)
+        logarithms = np.empty((end - first, shares.shape[0]))
         forward(rows, first, weights.bottom, weights.bias, hidden)
         sigmoid(hidden, active)
-        for i in range(hidden.shape[0]):
-            _, normalizer = _outputs(hidden[i], weights.top, weights.top_bias, outputs)
+        log_probabilities(hidden, weights.top, weights.top_bias, logarithms)
+        for i in range(end - first):
             for k in range(shares.shape[0]):
-                shares[k] += math.exp(outputs[k] - normalizer)
-        total += hidden.shape[0]
+                shares[k] += math.exp(logarithms[i, k])
+        total += end - first
     for k in range(shares.shape[0]):
         shares[k] /= total
 
@@ -298,72 +234,27 @@ def target_shares(rows: Any, batches: Batches, weights: Weights, active: int, fo
 @compiled
 def evaluate(rows: Any, labels: Array, weights: Weights, active: int, forward: Any) -> tuple[float, float]:
     """Return mean cross-entropy and accuracy on some rows."""
-    count, chunk = labels.shape[0], 256
-    all_hidden = np.empty((min(chunk, count), weights.bias.shape[0]), np.float32)
-    outputs = np.empty(weights.top.shape[0], np.float32)
+    count, classes = labels.shape[0], weights.top.shape[0]
+    chunk = min(256, count)
+    all_hidden, all_logarithms = np.empty((chunk, weights.bias.shape[0]), np.float32), np.empty((chunk, classes))
     loss, right = 0.0, 0
     for first in range(0, count, chunk):
-        hidden = all_hidden[: min(chunk, count - first)]
+        size = min(chunk, count - first)
+        hidden, logarithms = all_hidden[:size], all_logarithms[:size]
         forward(rows, first, weights.bottom, weights.bias, hidden)
         sigmoid(hidden, active)
-        for i in range(hidden.shape[0]):
-            label = labels[first + i]
-            best, normalizer = _outputs(hidden[i], weights.top, weights.top_bias, outputs)
-            loss += normalizer - outputs[label]
-            right += best == label
+        log_probabilities(hidden, weights.top, weights.top_bias, logarithms)
+        for i in range(size):
+            best = 0
+            for k in range(1, classes):
+                if logarithms[i, k] > logarithms[i, best]:
+                    best = k
+            loss -= logarithms[i, labels[first + i]]
+            right += best == labels[first + i]
     return loss / count, right / count
 
 
-@kernel(types.void(DENSE, types.int64, MATRIX, VECTOR, MATRIX))
-def forward_dense(rows: DenseRows, first: int, weight: Array, bias: Array, hidden: Array) -> None:
-    """Fill `hidden` with what enters the sigmoid, for the rows from `first` on, four inputs at a time."""
-    inputs, units = weight.shape
-    for i in range(hidden.shape[0]):
-        row, out = rows.values[first + i], hidden[i]
-        for u in range(units):
-            out[u] = bias[u]
-        j = 0
-        while j + 4 <= inputs:
-            x0, x1, x2, x3 = row[j], row[j + 1], row[j + 2], row[j + 3]
-            w0, w1, w2, w3 = weight[j], weight[j + 1], weight[j + 2], weight[j + 3]
-            for u in range(units):
-                out[u] += (x0 * w0[u] + x1 * w1[u]) + (x2 * w2[u] + x3 * w3[u])
-            j += 4
-        while j < inputs:
-            x, w = row[j], weight[j]
-            for u in range(units):
-                out[u] += x * w[u]
-            j += 1
-
-
-@kernel(types.void(SPARSE, types.int64, MATRIX, VECTOR, MATRIX))
-def forward_sparse(rows: SparseRows, first: int, weight: Array, bias: Array, hidden: Array) -> None:
-    """The same, eight entries at a time."""
-    units, indices, values = weight.shape[1], rows.indices, rows.values
-    for i in range(hidden.shape[0]):
-        out = hidden[i]
-        for u in range(units):
-            out[u] = bias[u]
-        p, end = rows.pointers[first + i], rows.pointers[first + i + 1]
-        while p + 8 <= end:
-            x0, x1, x2, x3 = values[p], values[p + 1], values[p + 2], values[p + 3]
-            x4, x5, x6, x7 = values[p + 4], values[p + 5], values[p + 6], values[p + 7]
-            w0, w1 = weight[indices[p]], weight[indices[p + 1]]
-            w2, w3 = weight[indices[p + 2]], weight[indices[p + 3]]
-            w4, w5 = weight[indices[p + 4]], weight[indices[p + 5]]
-            w6, w7 = weight[indices[p + 6]], weight[indices[p + 7]]
-            for u in range(units):
-                left = (x0 * w0[u] + x1 * w1[u]) + (x2 * w2[u] + x3 * w3[u])
-                out[u] += left + ((x4 * w4[u] + x5 * w5[u]) + (x6 * w6[u] + x7 * w7[u]))
-            p += 8
-        while p < end:
-            x, w = values[p], weight[indices[p]]
-            for u in range(units):
-                out[u] += x * w[u]
-            p += 1
-
-
-@compiled
+@kernel(types.void(MATRIX, types.int64))
 def sigmoid(hidden: Array, active: int) -> None:
     """Turn `hidden` into activations; the units from `active` on only fill up vector registers and stay zero."""
     for i in range(hidden.shape[0]):
@@ -374,7 +265,7 @@ def sigmoid(hidden: Array, active: int) -> None:
             out[u] = np.float32(0.0)
 
 
-@compiled
+@inner
 def _exponential(value: Any) -> Any:
     """Exp to about 1e-9, written so that loops over it become vector instructions.
 
@@ -396,7 +287,7 @@ def _exponential(value: Any) -> Any:
     return series * np.float64(np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32))
 
 
-@compiled
+@kernel(types.float64(MATRIX, CODES, MATRIX, VECTOR, MATRIX, MATRIX, VECTOR))
 def cross_entropy(
     hidden: Array,
     labels: Array,
@@ -407,15 +298,15 @@ def cross_entropy(
     top_bias_gradient: Array,
 ) -> float:
     """Return the mean cross-entropy; add its gradients to `delta` (activations) and to those of the top layer."""
-    classes, units = top.shape
-    outputs, source = np.empty(classes, np.float32), labels.shape[0]
+    classes, units, source = top.shape[0], top.shape[1], labels.shape[0]
+    logarithms = np.empty((source, classes))
+    log_probabilities(hidden[:source], top, top_bias, logarithms)
     loss = 0.0
     for i in range(source):
         activation, out = hidden[i], delta[i]
-        _, normalizer = _outputs(activation, top, top_bias, outputs)
-        loss += normalizer - outputs[labels[i]]
+        loss -= logarithms[i, labels[i]]
         for k in range(classes):
-            error = np.float32((math.exp(outputs[k] - normalizer) - (k == labels[i])) / source)
+            error = np.float32((math.exp(logarithms[i, k]) - (k == labels[i])) / source)
             top_bias_gradient[k] += error
             line, gradient = top[k], top_gradient[k]
             for u in range(units):
@@ -424,56 +315,83 @@ def cross_entropy(
     return float(loss / source)
 
 
-@compiled
-def _outputs(activation: Array, top: Array, top_bias: Array, outputs: Array) -> tuple[int, float]:
-    """Fill what enters the softmax; return the best class and the logarithm of the sum of exponentials."""
-    classes, best = top.shape[0], 0
-    for k in range(classes):
-        outputs[k] = dot(activation, top[k]) + top_bias[k]
-        if outputs[k] > outputs[best]:
-            best = k
-    peak, total = np.float64(outputs[best]), 0.0
-    for k in range(classes):
-        total += math.exp(outputs[k] - peak)
-    return best, peak + math.log(total)
+@kernel(types.void(MATRIX, MATRIX, VECTOR, types.Array(types.float64, 2, "C")))
+def log_probabilities(hidden: Array, top: Array, top_bias: Array, logarithms: Array) -> None:
+    """Fill the logarithms of the probabilities of each class (rows, classes)."""
+    classes = top.shape[0]
+    for i in range(hidden.shape[0]):
+        activation, out = hidden[i], logarithms[i]
+        peak, total = -math.inf, 0.0
+        for k in range(classes):
+            output = dot(activation, top[k]) + top_bias[k]
+            out[k] = output
+            if output > peak:
+                peak = output
+        for k in range(classes):
+            total += math.exp(out[k] - peak)
+        normalizer = peak + math.log(total)
+        for k in range(classes):
+            out[k] -= normalizer
 
 
-@kernel(types.void(SHARPENED))
-def no_sharpening(part: Sharpened) -> None:
+sharpen = kernel(types.void(types.float64, SHARES, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR))
+
+
+@sharpen
+def no_sharpening(
+    _weight: float,
+    _shares: Array,
+    _hidden: Array,
+    _delta: Array,
+    _top: Array,
+    _top_bias: Array,
+    _top_gradient: Array,
+    _top_bias_gradient: Array,
+) -> None:
     """Stand in where nothing is sharpened."""
 
 
-@kernel(types.void(SHARPENED))
-def sharpening(part: Sharpened) -> None:
-    """Add the gradients of :func:`~momentalign.training.target_loss.target_loss`, weighted."""
-    rows, units, classes = part.hidden.shape[0], part.hidden.shape[1], part.top.shape[0]
-    outputs, logarithms, mean = np.empty(classes, np.float32), np.empty((rows, classes)), np.zeros(classes)
-    for i in range(rows):
-        _, normalizer = _outputs(part.hidden[i], part.top, part.top_bias, outputs)
-        for k in range(classes):
-            logarithms[i, k] = outputs[k] - normalizer
-            mean[k] += math.exp(logarithms[i, k]) / rows
-    slopes = np.empty(classes)
+@sharpen
+def sharpening(
+    weight: float,
+    shares: Array,
+    hidden: Array,
+    delta: Array,
+    top: Array,
+    top_bias: Array,
+    top_gradient: Array,
+    top_bias_gradient: Array,
+) -> None:
+    """Add the gradients of :func:`~momentalign.training.target_loss.target_loss`, weighted.
+
+    They go to those of the activations of target rows and to those of the top layer.
+    """
+    rows, units, classes = hidden.shape[0], hidden.shape[1], top.shape[0]
+    logarithms, slopes = np.empty((rows, classes)), np.empty(classes)
+    log_probabilities(hidden, top, top_bias, logarithms)
     for k in range(classes):
-        slopes[k] = math.log(max(mean[k], TINY)) - math.log(max(part.shares[k], FEWEST))
+        mean = 0.0
+        for i in range(rows):
+            mean += math.exp(logarithms[i, k]) / rows
+        slopes[k] = math.log(max(mean, TINY)) - math.log(max(shares[k], FEWEST))
     for i in range(rows):
         entropy, slope = 0.0, 0.0
         for k in range(classes):
             probability = math.exp(logarithms[i, k])
             entropy -= probability * logarithms[i, k]
             slope += probability * slopes[k]
-        activation, out = part.hidden[i], part.delta[i]
+        activation, out = hidden[i], delta[i]
         for k in range(classes):
             change = slopes[k] - slope - logarithms[i, k] - entropy
-            error = np.float32(part.weight / rows * math.exp(logarithms[i, k]) * change)
-            part.top_bias_gradient[k] += error
-            line, gradient = part.top[k], part.top_gradient[k]
+            error = np.float32(weight / rows * math.exp(logarithms[i, k]) * change)
+            top_bias_gradient[k] += error
+            line, gradient = top[k], top_gradient[k]
             for u in range(units):
                 out[u] += error * line[u]
                 gradient[u] += error * activation[u]
 
 
-@compiled
+@kernel(types.void(MATRIX, MATRIX, VECTOR))
 def through_sigmoid(hidden: Array, delta: Array, bias_gradient: Array) -> None:
     """Turn gradients for activations into those for what enters the sigmoid, and add up those of the bias."""
     units = hidden.shape[1]
@@ -482,203 +400,3 @@ def through_sigmoid(hidden: Array, delta: Array, bias_gradient: Array) -> None:
         for u in range(units):
             out[u] *= activation[u] * (ONE - activation[u])
             bias_gradient[u] += out[u]
-
-
-DESCEND = (types.int64, types.int64, MATRIX, NETWORK, RULE, types.int64)
-
-
-@kernel(types.int64(DENSE, *DESCEND))
-def descend_dense(
-    rows: DenseRows,
-    batch: int,  # noqa: ARG001
-    first: int,
-    delta: Array,
-    network: Network,
-    rule: Rule,  # noqa: ARG001
-    updates: int,  # noqa: ARG001
-) -> int:
-    """Fill in the gradient of the bottom weights, four rows at a time; all weights are then still to be updated."""
-    values, size = rows.values, delta.shape[0]
-    gradient = network.gradient.bottom
-    inputs, units = gradient.shape
-    gradient[:] = np.float32(0.0)
-    i = 0
-    while i + 4 <= size:
-        d0, d1, d2, d3 = delta[i], delta[i + 1], delta[i + 2], delta[i + 3]
-        x0, x1 = values[first + i], values[first + i + 1]
-        x2, x3 = values[first + i + 2], values[first + i + 3]
-        for j in range(inputs):
-            line = gradient[j]
-            y0, y1, y2, y3 = x0[j], x1[j], x2[j], x3[j]
-            for u in range(units):
-                line[u] += (y0 * d0[u] + y1 * d1[u]) + (y2 * d2[u] + y3 * d3[u])
-        i += 4
-    while i < size:
-        row, d = values[first + i], delta[i]
-        for j in range(inputs):
-            x, line = row[j], gradient[j]
-            for u in range(units):
-                line[u] += x * d[u]
-        i += 1
-    return 0
-
-
-@kernel(types.int64(SPARSE, *DESCEND))
-def descend_sparse(
-    rows: SparseRows,
-    batch: int,
-    first: int,  # noqa: ARG001
-    delta: Array,
-    network: Network,
-    rule: Rule,
-    updates: int,
-) -> int:
-    """Update each bottom weight with its gradient, from its column of the batch; no gradient is stored.
-
-    The rows of a column are in order; those without activations have no part in the update. Returns where the weights
-    that are still to be updated begin.
-    """
-    pointers, column_rows, values = rows.column_pointers[batch], rows.column_rows, rows.column_values
-    size = delta.shape[0]
-    weight, first_sums, second_sums = network.weights.bottom, network.first.bottom, network.second.bottom
-    rate, momentum, correction = _rates(rule, updates)
-    inputs, units = weight.shape
-    line = np.empty(units, np.float32)
-    for j in range(inputs):
-        begin, end = pointers[j], pointers[j + 1]
-        line[:] = np.float32(0.0)
-        p = begin
-        while p + 4 <= end and column_rows[p + 3] < size:
-            x0, x1, x2, x3 = values[p], values[p + 1], values[p + 2], values[p + 3]
-            d0, d1 = delta[column_rows[p]], delta[column_rows[p + 1]]
-            d2, d3 = delta[column_rows[p + 2]], delta[column_rows[p + 3]]
-            for u in range(units):
-                line[u] += (x0 * d0[u] + x1 * d1[u]) + (x2 * d2[u] + x3 * d3[u])
-            p += 4
-        while p < end and column_rows[p] < size:
-            x, d = values[p], delta[column_rows[p]]
-            for u in range(units):
-                line[u] += x * d[u]
-            p += 1
-        _step(weight[j], line, first_sums[j], second_sums[j], rule.kind, rate, momentum, correction)
-    return int(weight.size)
-
-
-@kernel(types.int64(SPARSE, *DESCEND))
-def descend_adagrad_sparse(
-    rows: SparseRows,
-    batch: int,
-    first: int,  # noqa: ARG001
-    delta: Array,
-    network: Network,
-    rule: Rule,
-    updates: int,
-) -> int:
-    """The same for Adagrad, which does not move without a gradient: inputs that are zero in the batch are skipped.
-
-    The last four entries of a column, for most words all there are, go into the update without being stored.
-    """
-    pointers, column_rows, values = rows.column_pointers[batch], rows.column_rows, rows.column_values
-    size = delta.shape[0]
-    weight, first_sums = network.weights.bottom, network.first.bottom
-    rate, _, _ = _rates(rule, updates)
-    inputs, units = weight.shape
-    line = np.empty(units, np.float32)
-    for j in range(inputs):
-        p, end = pointers[j], pointers[j + 1]
-        while end > p and column_rows[end - 1] >= size:
-            end -= 1
-        if p == end:
-            continue
-        line[:] = np.float32(0.0)
-        while p + 4 < end:
-            x0, x1, x2, x3 = values[p], values[p + 1], values[p + 2], values[p + 3]
-            d0, d1 = delta[column_rows[p]], delta[column_rows[p + 1]]
-            d2, d3 = delta[column_rows[p + 2]], delta[column_rows[p + 3]]
-            for u in range(units):
-                line[u] += (x0 * d0[u] + x1 * d1[u]) + (x2 * d2[u] + x3 * d3[u])
-            p += 4
-        # Missing entries weigh nothing.
-        p1, p2, p3 = min(p + 1, end - 1), min(p + 2, end - 1), min(p + 3, end - 1)
-        x0 = values[p]
-        x1 = values[p1] if p + 1 < end else np.float32(0.0)
-        x2 = values[p2] if p + 2 < end else np.float32(0.0)
-        x3 = values[p3] if p + 3 < end else np.float32(0.0)
-        d0, d1, d2, d3 = delta[column_rows[p]], delta[column_rows[p1]], delta[column_rows[p2]], delta[column_rows[p3]]
-        w, q = weight[j], first_sums[j]
-        for u in range(units):
-            g = line[u] + ((x0 * d0[u] + x1 * d1[u]) + (x2 * d2[u] + x3 * d3[u]))
-            q[u] += g * g
-            w[u] -= rate * g / (np.sqrt(q[u]) + EPSILON)
-    return int(weight.size)
-
-
-@compiled
-def step(values: Array, gradient: Array, first: Array, second: Array, rule: Rule, update: int) -> None:
-    """Update weights in place by their gradient; `first` and `second` are the sums that the rule keeps."""
-    rate, momentum, correction = _rates(rule, update)
-    _step(values, gradient, first, second, rule.kind, rate, momentum, correction)
-
-
-@compiled
-def _step(
-    values: Array,
-    gradient: Array,
-    first: Array,
-    second: Array,
-    kind: int,
-    rate: float,
-    momentum: float,
-    correction: float,
-) -> None:
-    size = values.shape[0]
-    if kind == ADAGRAD:
-        for u in range(size):
-            g = gradient[u]
-            first[u] += g * g
-            values[u] -= rate * g / (np.sqrt(first[u]) + EPSILON)
-    elif kind == ADADELTA:
-        for u in range(size):
-            g = gradient[u]
-            first[u] = RHO * first[u] + (ONE - RHO) * g * g
-            move = np.sqrt(second[u] + EPSILON) / np.sqrt(first[u] + EPSILON) * g
-            second[u] = RHO * second[u] + (ONE - RHO) * move * move
-            values[u] -= rate * move
-    elif kind == SGD:
-        for u in range(size):
-            first[u] = momentum * first[u] + gradient[u]
-            values[u] -= rate * first[u]
-    else:
-        for u in range(size):
-            g = gradient[u]
-            first[u] = np.float32(BETA_1) * first[u] + np.float32(1.0 - BETA_1) * g
-            second[u] = np.float32(BETA_2) * second[u] + np.float32(1.0 - BETA_2) * g * g
-            values[u] -= rate * first[u] / (np.sqrt(second[u]) / correction + EPSILON)
-
-
-@compiled
-def _rates(rule: Rule, update: int) -> tuple[Any, Any, Any]:
-    """Return the learning rate of this update, the momentum, and the second bias correction of Adam."""
-    if rule.kind == ADAM:
-        return np.float32(rule.rate / (1.0 - BETA_1**update)), ONE, np.float32(math.sqrt(1.0 - BETA_2**update))
-    return np.float32(rule.rate / (1.0 + rule.decay * (update - 1))), np.float32(rule.momentum), ONE
-
-
-@compiled
-def nonzeros(dense: Array) -> tuple[Array, Array, Array]:
-    """Return values, columns and row pointers of the entries of dense rows that are not zero."""
-    rows, inputs = dense.shape
-    pointers = np.zeros(rows + 1, np.int64)
-    for i in range(rows):
-        count = 0
-        for j in range(inputs):
-            count += dense[i, j] != 0.0
-        pointers[i + 1] = pointers[i] + count
-    values, columns = np.empty(pointers[rows], np.float32), np.empty(pointers[rows], np.int32)
-    for i in range(rows):
-        p = pointers[i]
-        for j in range(inputs):
-            if dense[i, j] != 0.0:
-                values[p], columns[p] = dense[i, j], j
-                p += 1
-    return values, columns, pointers

@@ -28,10 +28,9 @@ from momentalign.training.config import (
     TrainingConfig,
     ValidationFigures,
 )
-from momentalign.training.grouped import GroupedEngine, are_alike
 from momentalign.training.torch_engine import BatchedEngine, one_thread
 
-__all__ = ["as_arrays", "compile_ahead", "run_engine", "train_stack", "train_tasks"]
+__all__ = ["as_arrays", "compile_ahead", "run_engine", "train_stack"]
 
 # A training with a loss or a weight beyond this, or one that is NaN, has diverged.
 LARGEST_LOSS = 1e12
@@ -114,7 +113,7 @@ def _train_phase(
     calls = [
         delayed(run_engine)(engine, task, config, [spec], progress) for engine, spec in zip(engines, specs, strict=True)
     ]
-    return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads")(calls)]
+    return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(calls)]
 
 
 def compile_ahead(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], *, device: str = "cpu") -> None:
@@ -124,43 +123,6 @@ def compile_ahead(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpe
         compile_loops(task, config, [*first_phases, *specs])
 
 
-def train_tasks(
-    tasks: Sequence[Task],
-    config: TrainingConfig,
-    specs: Sequence[NetworkSpec] | Sequence[Sequence[NetworkSpec]],
-    *,
-    device: str = "cpu",
-    n_jobs: int = 1,
-) -> list[list[TrainedNetwork]]:
-    """Train one network per task and spec; ``result[task][spec]``.
-
-    `specs` are those of every task, or one sequence for each task, all of one length. On an accelerator tasks of one
-    shape train side by side; elsewhere one after the other.
-    """
-    each = _specs_of(tasks, specs)
-    sharpens = any(spec.sharpen for own in each for spec in own)
-    if device == "cpu" or sharpens or not are_alike(tasks, config):
-        return [
-            train_stack(task, config, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
-        ]
-    engine = GroupedEngine(tasks, config, each, device=device)
-    trained = run_engine(engine, tasks[0], config, [spec for own in each for spec in own], None)
-    return [trained[start : start + len(each[0])] for start in range(0, len(trained), len(each[0]))]
-
-
-def _specs_of(
-    tasks: Sequence[Task], specs: Sequence[NetworkSpec] | Sequence[Sequence[NetworkSpec]]
-) -> list[list[NetworkSpec]]:
-    """The specs of each task."""
-    shared = [spec for spec in specs if isinstance(spec, NetworkSpec)]
-    if len(shared) == len(specs):
-        return [shared] * len(tasks)
-    each = [list(own) for own in specs if not isinstance(own, NetworkSpec)]
-    if len(each) != len(tasks) or len({len(own) for own in each}) > 1:
-        raise InvalidInputError("specs must be one sequence for all tasks, or one of the same length for each task.")
-    return each
-
-
 def run_engine(
     engine: Engine,
     task: Task,
@@ -168,35 +130,33 @@ def run_engine(
     specs: Sequence[NetworkSpec],
     progress: Callable[[EpochReport], None] | None,
 ) -> list[TrainedNetwork]:
-    """Drive an engine epoch by epoch until every network has stopped."""
-    runs = [_Run(spec, config, held_out=task.validation is not None) for spec in specs]
-    training = list(runs)
-    epoch = 0
+    """Drive an engine until every network has stopped."""
+    held_out = task.validation is not None
+    # Epochs until someone has to look at the weights: one where they may be the best, else up to a snapshot.
+    step = 1 if held_out or config.patience is not None else config.snapshot_every or EPOCHS_AT_ONCE
+    runs = [_Run(spec, config) for spec in specs]
+    training, epoch = list(runs), 0
     with one_thread():
-        while training and epoch < config.max_epochs:
-            figures = engine.run_epochs(_epochs_at_once(epoch, task, config))
-            validation = engine.validate() if task.validation is not None else None
+        while training:
+            figures = engine.run_epochs(min(step - epoch % step, EPOCHS_AT_ONCE, config.max_epochs - epoch))
+            validation = engine.validate() if held_out else None
             for report in figures:
                 epoch += 1
                 for index, run in enumerate(training):
-                    run.record(epoch, engine, index, report, validation)
+                    run.record(epoch, index, report, validation)
             if progress is not None:
                 progress(_report(epoch, config, figures[-1], validation))
             left = [index for index, run in enumerate(training) if not run.stopped]
+            remaining = [training[index] for index in left]
+            for index, run in enumerate(training):
+                if run.best_epoch == epoch or (run.stopped and run.layers is None):
+                    run.layers = engine.layers(index)
+                if config.snapshot_every and epoch % config.snapshot_every == 0:
+                    run.snapshots[epoch] = engine.layers(index)
             if 0 < len(left) < len(training):
-                engine.retain(left)
-            training = [training[index] for index in left]
-        for index, run in enumerate(training):
-            run.finish(engine, index)
+                engine.keep_only(left)
+            training = remaining
     return [run.result() for run in runs]
-
-
-def _epochs_at_once(epoch: int, task: Task, config: TrainingConfig) -> int:
-    """Epochs until someone has to look at the weights: one where they may be the best, else up to a snapshot."""
-    if task.validation is not None or config.patience is not None:
-        return 1
-    step = config.snapshot_every or EPOCHS_AT_ONCE
-    return min(step - epoch % step, EPOCHS_AT_ONCE, config.max_epochs - epoch)
 
 
 @dataclass
@@ -205,59 +165,50 @@ class _Run:
 
     spec: NetworkSpec
     config: TrainingConfig
-    held_out: bool
     history: History = field(default_factory=History)
     snapshots: dict[int, list[Layer]] = field(default_factory=dict)
     layers: list[Layer] | None = None
-    best_epoch: int = 0
+    """Those of the best epoch, of the last one where none is held to be the best."""
+    best_epoch: int | None = None
     best_score: tuple[float, float] = (-math.inf, -math.inf)
     lowest_loss: float = math.inf
     lowest_epoch: int = 0
     stopped: bool = False
 
-    def record(
-        self, epoch: int, engine: Engine, index: int, figures: EpochFigures, validation: ValidationFigures | None
-    ) -> None:
-        """Take in one epoch: record the figures, keep the weights if they are the best, decide whether to stop."""
+    def record(self, epoch: int, index: int, figures: EpochFigures, validation: ValidationFigures | None) -> None:
+        """Take in one epoch: record the figures, decide whether its weights are the best and whether to stop."""
         loss, distance = float(figures.source_loss[index]), float(figures.distance[index])
         held_out = 0.0 if validation is None else float(validation.loss[index])
         self._refuse_divergence(epoch, {"source loss": loss, "distance": distance, "validation loss": held_out})
         self.history.source_loss.append(loss)
         self.history.distance.append(distance)
-        watched, score = loss + self.spec.weight * distance, (0.0, float(epoch))
+        watched = loss + self.spec.weight * distance
         if validation is not None:
             watched, accuracy = held_out, float(validation.accuracy[index])
             self.history.validation_loss.append(watched)
             if math.isnan(accuracy):  # Without classes the loss alone says which epoch is the best.
-                score = (0.0, -watched)
+                accuracy = 0.0
             else:
                 self.history.validation_accuracy.append(accuracy)
-                score = (accuracy, -watched)
-        if self.config.keep == "best" and self.held_out and score > self.best_score:
-            self.best_score, self.best_epoch, self.layers = score, epoch, engine.layers(index)
-        if self.config.snapshot_every and epoch % self.config.snapshot_every == 0:
-            self.snapshots[epoch] = engine.layers(index)
+            if self.config.keep == "best" and (accuracy, -watched) > self.best_score:
+                self.best_score, self.best_epoch = (accuracy, -watched), epoch
         if watched < self.lowest_loss:
             self.lowest_loss, self.lowest_epoch = watched, epoch
         patience = self.config.patience
-        if patience is not None and epoch - self.lowest_epoch >= patience:
-            self.stopped = True
-            self.finish(engine, index)
-
-    def finish(self, engine: Engine, index: int) -> None:
-        """Keep the last weights where no better ones were kept."""
-        if self.layers is None:
-            self.layers, self.best_epoch = engine.layers(index), len(self.history.source_loss)
+        self.stopped = epoch == self.config.max_epochs or (
+            patience is not None and epoch - self.lowest_epoch >= patience
+        )
 
     def result(self) -> TrainedNetwork:
-        assert self.layers is not None  # noqa: S101  (finish was called)
+        assert self.layers is not None  # noqa: S101  (it has stopped)
         n_epochs = len(self.history.source_loss)
-        snapshots = {epoch: as_arrays(layers) for epoch, layers in self.snapshots.items()}
+        best_epoch = n_epochs if self.best_epoch is None else self.best_epoch
         layers = as_arrays(self.layers)
         # No loss has seen the last step.
-        largest = max(float(np.abs(part).max(initial=0.0)) for layer in layers for part in layer)
-        self._refuse_divergence(self.best_epoch, {"largest weight": largest})
-        return TrainedNetwork(layers, self.best_epoch, n_epochs, self.history, snapshots)
+        largest = max([float(np.abs(part).max(initial=0.0)) for layer in layers for part in layer])
+        self._refuse_divergence(best_epoch, {"largest weight": largest})
+        snapshots = {epoch: as_arrays(found) for epoch, found in self.snapshots.items()}
+        return TrainedNetwork(layers, best_epoch, n_epochs, self.history, snapshots)
 
     def _refuse_divergence(self, epoch: int, figures: Mapping[str, float]) -> None:
         for name, value in figures.items():

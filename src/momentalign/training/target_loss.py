@@ -7,7 +7,8 @@ network for target rows, their mean :math:`\bar p` and class shares :math:`q` th
 
 moves the boundaries to where there are few target rows (each prediction confident) while the classes keep their shares.
 The shares are those that the network itself predicts for the whole target, looked up every few updates: with equal or
-with the source's shares a target of other shares would be bent to them.
+with the source's shares a target of other shares would be bent to them. Shallow networks and
+:class:`~momentalign.training.deep.self_training.SelfTraining` of deep ones use it alike.
 
     Y. Grandvalet, Y. Bengio: Semi-supervised learning by entropy minimization. NeurIPS 2004.
 
@@ -18,7 +19,9 @@ with the source's shares a target of other shares would be bent to them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 __all__ = ["FEWEST", "SHARES_EVERY", "epochs_between_shares", "target_loss"]
@@ -29,8 +32,10 @@ SHARES_EVERY = 50
 FEWEST = 1e-4
 
 
-def target_loss(outputs: Tensor, shares: Tensor) -> Tensor:
+def target_loss(outputs: Tensor, shares: Tensor, *, joined: Callable[[Tensor], Tensor] | None = None) -> Tensor:
     """Return the loss of each network from what enters its softmax (..., rows, classes) and the shares (..., classes).
+
+    Where the rows are spread over processes, `joined` makes means over all of them from those over the rows of one.
 
     Examples
     --------
@@ -44,6 +49,9 @@ def target_loss(outputs: Tensor, shares: Tensor) -> Tensor:
     probabilities = logarithms.exp()
     entropy = -(probabilities * logarithms).sum(-1).mean(-1)
     mean = probabilities.mean(-2)
+    if joined is not None:
+        means = joined(torch.cat([entropy.unsqueeze(-1), mean], -1))
+        entropy, mean = means[..., 0], means[..., 1:]
     divergence = (mean * (mean.clamp_min(1e-30).log() - shares.clamp_min(FEWEST).log())).sum(-1)
     return entropy + divergence
 

@@ -1,26 +1,30 @@
 """Training with torch: the weights of all networks stacked, gradients by autograd (Algorithm 1).
 
-For accelerators and for anything unusual: any callable distance, several hidden layers, continuous targets.
+For accelerators and for anything unusual: any callable distance, several hidden layers, continuous targets. Each
+network has its own distance: those of this library are computed together, any other callable network by network.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from momentalign.discrepancies.base import DistanceLoss, Stacked, StackedDomains
+from momentalign.discrepancies.several_domains import Between, average_over_pairs
 from momentalign.errors import InvalidInputError
-from momentalign.networks.shallow import Layer, Matrix, activations
+from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import (
+    Distance,
     EpochFigures,
     LossName,
     NetworkSpec,
@@ -31,13 +35,13 @@ from momentalign.training.config import (
     ValidationFigures,
     domain_sizes,
 )
-from momentalign.training.stack_distance import StackDistance, own_distances, stack_weights
 from momentalign.training.target_loss import epochs_between_shares, target_loss
 
 __all__ = [
     "HUBER_DELTA",
     "Batch",
     "BatchedEngine",
+    "StackDistance",
     "TorchEngine",
     "absolute_error",
     "cross_entropy",
@@ -45,12 +49,17 @@ __all__ = [
     "make_optimizer",
     "one_thread",
     "open_device",
+    "own_distances",
     "own_settings",
     "squared_error",
+    "stack_weights",
 ]
 
 # In standard deviations of the targets: smaller errors count by their square, larger ones by their size.
 HUBER_DELTA = 0.25
+
+Sizes: TypeAlias = tuple[Sequence[int], Sequence[int]]
+StackWeights: TypeAlias = Mapping[type, Sequence[Tensor]]
 
 
 class Batch(NamedTuple):
@@ -104,10 +113,6 @@ class TorchEngine:
 
     def _distance_weights(self) -> list[Tensor]:
         return [part for own in self._of_distances.values() for part in own]
-
-    def run_epoch(self) -> EpochFigures:
-        """Train every network for one epoch."""
-        return self.run_epochs(1)[0]
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
         """Train every network for some epochs."""
@@ -251,20 +256,14 @@ class BatchedEngine(TorchEngine):
     def _held_out(self) -> tuple[Tensor, Tensor]:
         return self._validation(np.arange(len(self._validation_labels))), self._validation_labels
 
-    @property
-    def _layers(self) -> list[Any]:
-        """Weights (networks, inputs, outputs) and biases (networks, 1, outputs)."""
-        return [Layer(*pair) for pair in zip(self._parameters[::2], self._parameters[1::2], strict=True)]  # type: ignore[arg-type]
-
     def _activations(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        layers: Any = self._layers
-        samples = [batch.source] if batch.target is None else [batch.source, batch.target]
-        found: list[Any] = list(map(partial(activations, layers), samples))
-        return found[0], found[1] if len(found) > 1 else None
+        return self._hidden(batch.source), None if batch.target is None else self._hidden(batch.target)
 
     def _hidden(self, rows: Tensor) -> Tensor:
-        found: Any = activations(self._layers, rows)
-        return cast(Tensor, found)
+        weights, biases = self._parameters[:-2:2], self._parameters[1:-2:2]
+        for weight, bias in zip(weights, biases, strict=True):
+            rows = (rows @ weight + bias).sigmoid()
+        return rows
 
     def _outputs(self, hidden: Tensor) -> Tensor:
         return hidden @ self._parameters[-2] + self._parameters[-1]
@@ -276,8 +275,8 @@ class BatchedEngine(TorchEngine):
             [part for weight, bias in zip(weights, biases, strict=True) for part in (weight[index], bias[index, 0])]
         )
 
-    def retain(self, indices: Sequence[int]) -> None:
-        """Go on with these networks only; the optimizer's state is cut along with the weights."""
+    def keep_only(self, indices: Sequence[int]) -> None:
+        """Train these networks only; the optimizer's state is cut along with the weights."""
         chosen = torch.tensor(indices, device=self._device)
         self._cut(lambda _, values: values[chosen])
         if self._sharpens:
@@ -299,6 +298,141 @@ class BatchedEngine(TorchEngine):
         groups = self._optimizer.state_dict()["param_groups"]
         self._optimizer.load_state_dict({"state": deepcopy(state.sums), "param_groups": groups})
         self._updates = state.updates
+
+
+class StackDistance:
+    """Distances (stack,) of stacked activations (stack, rows, width).
+
+    `weights` are those of :func:`stack_weights`, which the distances train along with the networks.
+    """
+
+    def __init__(self, specs: Sequence[NetworkSpec], weights: StackWeights | None = None) -> None:
+        together: dict[tuple[Any, bool, Between, Any], list[int]] = {}
+        for index, spec in enumerate(specs):
+            if spec.distance is not None and spec.weight:
+                domain_weights = spec.domain_weights
+                numbers = domain_weights if isinstance(domain_weights, str) else tuple(domain_weights)
+                own_key = _stack_key(spec.distance)
+                key = (index if own_key is None else own_key, own_key is not None, spec.between, numbers)
+                together.setdefault(key, []).append(index)
+        self._groups = [
+            _Group([specs[index] for index in indices], indices, weights or {}, stacked=key[1])
+            for key, indices in together.items()
+        ]
+
+    @property
+    def needed(self) -> bool:
+        """Whether any network has a distance at all."""
+        return bool(self._groups)
+
+    def __call__(self, source: Tensor, target: Tensor, sizes: Sizes | None = None) -> Tensor:
+        """Return one distance per network; zero for a network without.
+
+        `sizes` are the numbers of rows of each source and of each target, one after the other in the batches, where
+        there are several.
+        """
+        values = source.new_zeros(source.shape[0])
+        for group in self._groups:
+            if len(group.indices) == source.shape[0]:
+                return group.distances(source, target, sizes, None)
+            chosen = group.chosen(source.device)
+            parts = source.index_select(0, chosen), target.index_select(0, chosen)
+            values = values.index_put((chosen,), group.distances(*parts, sizes, chosen))
+        return values
+
+
+class _Group:
+    """Networks of a stack whose distances are computed together, and what is compared where domains are several."""
+
+    def __init__(self, own: Sequence[NetworkSpec], indices: list[int], weights: StackWeights, *, stacked: bool) -> None:
+        losses = [spec.distance for spec in own]
+        first, between, domain_weights = losses[0], own[0].between, own[0].domain_weights
+        self.indices = indices
+        self._chosen: Tensor | None = None
+        self._weights: Sequence[Tensor] = ()
+        self._stacked: Stacked
+        self._for_domains: StackedDomains
+        if isinstance(first, DistanceLoss) and stacked:
+            self._weights = weights.get(type(first), ())
+            self._stacked = first.stack(losses)
+            self._for_domains = first.for_domains(losses, between, domain_weights)
+        else:
+            assert first is not None  # noqa: S101  (networks without a distance are in no group)
+            self._stacked = partial(_call, first)
+            self._for_domains = average_over_pairs(self._stacked, between, domain_weights, repr(first))
+
+    def chosen(self, device: torch.device) -> Tensor:
+        """Return the indices as a tensor, put on the device once: a recorded epoch may not copy from the host."""
+        if self._chosen is None:
+            self._chosen = torch.tensor(self.indices, device=device)
+        return self._chosen
+
+    def distances(
+        self,
+        source: Tensor,
+        target: Tensor,
+        sizes: Sizes | None,
+        chosen: Tensor | None,
+    ) -> Tensor:
+        """Return the distances of the networks of this group, whose activations are given."""
+        weights = self._weights if chosen is None else [part.index_select(0, chosen) for part in self._weights]
+        if sizes is None:
+            return self._stacked(source, target, *weights)
+        return self._for_domains(
+            torch.split(source, list(sizes[0]), -2), torch.split(target, list(sizes[1]), -2), *weights
+        )
+
+
+def own_distances(specs: Sequence[NetworkSpec]) -> list[NetworkSpec]:
+    """Return the networks with copies of the distances that are called one by one: some learn from what they are given.
+
+    So a network in a stack is the network alone, and training changes no object of the caller's.
+    """
+    return [
+        replace(spec, distance=deepcopy(spec.distance))
+        if isinstance(spec.distance, nn.Module) and _stack_key(spec.distance) is None
+        else spec
+        for spec in specs
+    ]
+
+
+def _stack_key(distance: object) -> tuple[type[DistanceLoss], Hashable] | None:
+    """What tells which distances are computed together; None for any that is called network by network."""
+    key = distance.stack_key if isinstance(distance, DistanceLoss) else None
+    return None if key is None else (type(distance), key)  # type: ignore[return-value]
+
+
+def stack_weights(
+    specs: Sequence[NetworkSpec], width: int, *, dtype: torch.dtype, device: torch.device
+) -> dict[type, list[Tensor]]:
+    """Return the weights that the distances of a stack train, by the class of the distance; all start from zero.
+
+    Every network has some, also one that does not use them. They are those of no loss object, whatever its state.
+    """
+    distances = [spec.distance for spec in specs if isinstance(spec.distance, DistanceLoss)]
+    shapes = {type(distance): distance.stack_weights(width) for distance in distances}
+    return {
+        kind: [torch.zeros(len(specs), *shape, dtype=dtype, device=device, requires_grad=True) for shape in own]
+        for kind, own in shapes.items()
+        if own
+    }
+
+
+def _call(distance: Distance, source: Tensor, target: Tensor) -> Tensor:
+    if isinstance(distance, nn.Module) and any(True for _ in distance.parameters()):
+        raise InvalidInputError(
+            f"discrepancy {type(distance).__name__} has weights of its own, which a stack does not train; use "
+            '"dann" or AdversarialLoss without hidden layers, or train with your own loop.'
+        )
+    value = distance(source[0], target[0])
+    attached = isinstance(value, Tensor) and (value.requires_grad or not source.requires_grad)
+    if isinstance(value, Tensor) and value.ndim == 0 and (attached or not torch.is_grad_enabled()):
+        return value[None]
+    shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
+    raise InvalidInputError(
+        "discrepancy must return a scalar torch tensor that depends on the activations it was given, got "
+        f"{type(value).__name__}{shape}; return for instance difference.square().sum()."
+    )
 
 
 class RowReader:

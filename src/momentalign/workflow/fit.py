@@ -1,40 +1,47 @@
 """``ma.fit`` and ``momentalign fit``: two tables are read and preprocessed, and an estimator is fitted to them.
 
-What was found is kept as plain JSON: what was decided, what shifted and what is predicted. Target labels are compared
-with predictions there and nowhere else, after the model is finished.
+Target labels are set apart before anything is fitted, and compared with the predictions of the finished model.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.metrics import confusion_matrix, r2_score, root_mean_squared_error
 
-from momentalign.discrepancies.central_moment import cmd_terms
-from momentalign.errors import InvalidInputError
-from momentalign.estimators.auto import AutoClassifier, AutoRegressor
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.estimators.auto import AutoClassifier
+from momentalign.estimators.auto_regressor import AutoRegressor
 from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.regressor import MANNRegressor
 from momentalign.moments.streaming import Moments
-from momentalign.networks.shallow import Matrix
+from momentalign.tables.database import without_password
 from momentalign.tables.preprocess import Preprocessor
-from momentalign.tables.read import as_table
-from momentalign.tables.table import Table, quoted, shown
-from momentalign.validation import check_choice, check_device, check_number, positive_int
-from momentalign.version import __version__
-from momentalign.workflow.drift import standardised_shift
+from momentalign.tables.read import read_table
+from momentalign.tables.table import Table, column_numbers, kind_of, quoted, shown
+from momentalign.validation import (
+    check_choice,
+    check_device,
+    check_int,
+    check_number,
+    check_row_values,
+    check_seed,
+    positive_int,
+)
+from momentalign.workflow.comparison import known_labels
 from momentalign.workflow.model import Estimator, TableModel
+from momentalign.workflow.risk import ask, distances, risk_cut, risk_scores
+from momentalign.workflow.summary import summarise
+from momentalign.workflow.threshold import Threshold, choose_threshold, parse_threshold, rarer_class
 
-__all__ = ["METHODS", "KnownLabels", "fit", "known_labels", "verdict"]
+__all__ = ["METHODS", "fit"]
 
 METHODS = ("auto", "cmd", "cv-cmd", "mmd", "coral", "dann", "none")
 """The portfolio, names of distances for a network of one kind, and "none" for the plain network alone."""
@@ -42,13 +49,11 @@ METHODS = ("auto", "cmd", "cv-cmd", "mmd", "coral", "dann", "none")
 # A path, or a frame of pandas, polars or Arrow.
 Data: TypeAlias = Any
 
+_MOST_SEEDS = 1000
 _HIDDEN, _BATCH, _PATIENCE = 50, 300, 10
 # As many updates as the paper's longest training on reviews; a large table gets there in fewer epochs.
 _UPDATES, _FEWEST_EPOCHS, _MOST_EPOCHS = 10_000, 10, 1500
 _HELD_OUT, _MOST_HELD_OUT = 0.3, 10_000
-# Rows of each domain that distances look at.
-_SEEN = 10_000
-_SHIFTED, _UNITS, _DOTS, _RELABELLINGS = 20, 5, 200, 5
 
 
 def fit(
@@ -65,7 +70,11 @@ def fit(
     target_label: str | None = None,
     regression: bool = False,
     id_column: str | None = None,
+    threshold: float | str | None = None,
+    class_weight: Any = None,
+    sample_weight: str | None = None,
     strict: bool = False,
+    random_state: int | None = 0,
     verbose: int = 0,
 ) -> TableModel:
     """Train on a labelled table so that the model works on an unlabelled one, as ``momentalign fit`` does.
@@ -73,7 +82,8 @@ def fit(
     Parameters
     ----------
     source, target
-        Files, folders of images, or frames of pandas, polars or Arrow, with the same columns.
+        Files, folders of images, tables of a database (``"sqlite:///shop.db#customers"``), or frames of pandas,
+        polars, Arrow or Hugging Face datasets, with the same columns.
     label
         Column of the source's labels. A column of this name in the target is not looked at.
     method
@@ -99,9 +109,19 @@ def fit(
         Whether the labels are continuous values to predict.
     id_column
         Column that identifies rows; it is no feature, and the predictions of files keep it.
+    threshold
+        For two classes: the probability from which on a row is given the class that is rarer in the source. A number,
+        or ``"f1"`` for the best F1 and ``"cost:FP,FN"`` for the lowest cost of false positives and false negatives on
+        held-out source rows. None gives each row its most probable class.
+    class_weight
+        ``"balanced"`` or a dictionary of weights by class, as in scikit-learn, for the portfolio.
+    sample_weight
+        Column of the source that holds one weight for each row, for the portfolio; it is no feature.
     strict
         Whether rows without a label, and columns that only one table has, are an error; if not, they are left out with
         a warning.
+    random_state
+        Seed of all that is drawn: the same seed gives the same model.
     verbose
         1 shows a progress bar.
 
@@ -122,47 +142,80 @@ def fit(
     """
     begun = time.perf_counter()
     method = _check_method(method, weight, seeds, max_epochs, device)
-    labelled = as_table(
-        source, "the source", label=label, regression=regression, drop_unlabelled=not strict, id_column=id_column
+    rule = None if threshold is None else parse_threshold(threshold)
+    _refuse_for(method, regression, class_weight, sample_weight, rule)
+    seed = check_seed(random_state)
+    if label is None:
+        raise InvalidTypeError('label must be the name of a column, got None; try label="label".')
+    labelled = read_table(
+        source, name="the source", label=label, regression=regression, drop_unlabelled=not strict, id_column=id_column
     )
     assert labelled.labels is not None  # noqa: S101  (a file without labels is refused by its reader)
     label, y = labelled.label or label, labelled.labels
-    if not regression and y.dtype.kind == "f" and (y % 1 != 0).any():
-        raise InvalidInputError(
-            f"label column {label!r} holds fractions such as {shown(y[y % 1 != 0][0])}, which name no classes; give "
-            "regression=True (--regression) to predict values."
-        )
+    if not regression:
+        _refuse_values(label, y)
+    labelled, weights = _set_apart(labelled, sample_weight)
     unlabelled, hint = _target(target, label, target_label, id_column)
+    unlabelled = _without(unlabelled, sample_weight)
     truth = None if target_label is None else known_labels(unlabelled, target_label, regression=regression)
     # A portfolio standardises features itself; of sparse rows, as of text, it leaves the proportions as they are.
     scale = method != "auto" or text is not None
     preprocessor = Preprocessor(scale=scale, text=text, strict=strict).fit(labelled, X_target=unlabelled)
     X, X_target = (preprocessor.transform(table) for table in (labelled, unlabelled))
     estimator: Estimator
+    settings: dict[str, Any] = {}
     if method == "auto":
-        settings: dict[str, Any] = {}
-        kind = AutoRegressor if regression else AutoClassifier
-        estimator = kind(random_state=0, n_jobs=-1, verbose=verbose).fit(X, y, X_target)
+        common = {"random_state": seed, "n_jobs": -1, "verbose": verbose}
+        portfolio = AutoRegressor(**common) if regression else AutoClassifier(class_weight=class_weight, **common)
+        estimator = portfolio.fit(X, y, X_target, sample_weight=weights)
     else:
         settings = _settings(X, X_target, max_epochs) | {
             "discrepancy": None if method == "none" else method,
             "weight": weight if weight is not None else 1.0 if regression else "auto",
             "device": check_device(device),
         }
-        estimator = _fit_network(X, y, X_target, settings, seeds, regression=regression, verbose=verbose)
+        networks = range(seed, seed + seeds)
+        estimator = _fit_network(X, y, X_target, settings, networks, regression=regression, verbose=verbose)
         settings["seeds"] = seeds
-    model = TableModel(estimator, preprocessor, Moments.of(X_target), label, id_column)
-    summary = _summarise(model, X, y, X_target, truth)
+    chosen = None if rule is None else _threshold(rule, estimator, y, label)
+    answers = ask(estimator, X_target, chosen)
+    moments = Moments.of(X), Moments.of(X_target)
+    model = TableModel(
+        estimator,
+        preprocessor,
+        moments[1],
+        label,
+        id_column,
+        threshold=chosen,
+        source_moments=moments[0],
+        risk_cut=risk_cut(risk_scores(answers, distances(X_target, *moments))),
+    )
+    summary = summarise(model, X, y, X_target, answers, truth)
     notes = [*labelled.notes, *preprocessor.notes_, *hint]
     summary |= {"notes": notes, "method": method, "settings": {name: settings[name] for name in sorted(settings)}}
-    names = {name: str(data) for name, data in (("source", source), ("target", target)) if _is_path(data)}
-    return replace(model, summary={**summary, **names, "seconds": round(time.perf_counter() - begun, 2)})
+    tables = {"source": source, "target": target}
+    paths = {name: without_password(str(data)) for name, data in tables.items() if _is_path(data)}
+    return replace(model, summary={**summary, **paths, "seconds": round(time.perf_counter() - begun, 2)})
+
+
+def _refuse_values(label: str, y: NDArray[Any]) -> None:
+    """Refuse labels that are values to predict rather than classes."""
+    found = None
+    if y.dtype.kind == "f" and (y % 1 != 0).any():
+        found = f"fractions such as {shown(y[y % 1 != 0][0])}"
+    elif y.dtype.kind in "iu" and (classes := len(np.unique(y))) > max(len(y) / 2, 10):
+        found = f"{classes:,} different numbers in {len(y):,} rows"
+    if found is not None:
+        raise InvalidInputError(
+            f"label column {label!r} holds {found}, which name no classes; give regression=True (--regression) to "
+            "predict values."
+        )
 
 
 def _check_method(method: str, weight: Any, seeds: int, max_epochs: int | None, device: str) -> str:
     """Return the method that the settings mean; the numbers are checked before any file is read."""
     check_choice(method, "method", METHODS)
-    positive_int(seeds, "seeds", example="1")
+    check_int(seeds, "seeds", least=1, most=_MOST_SEEDS, example=1)
     if max_epochs is not None:
         positive_int(max_epochs, "max_epochs", example="100")
     if weight is not None and method == "none":
@@ -173,18 +226,59 @@ def _check_method(method: str, weight: Any, seeds: int, max_epochs: int | None, 
     return "cmd" if method == "auto" and of_networks else method
 
 
+def _refuse_for(method: str, regression: bool, class_weight: Any, sample_weight: Any, rule: Any) -> None:
+    """Refuse what a portfolio of classifiers alone can do."""
+    given = {"class_weight": class_weight, "threshold": rule}
+    for name in (name for name, value in given.items() if value is not None and regression):
+        raise InvalidInputError(f"{name} has no meaning for regression; leave it out.")
+    given = {"class_weight": class_weight, "sample_weight": sample_weight}
+    for name in (name for name, value in given.items() if value is not None and method != "auto"):
+        raise InvalidInputError(f"{name} is not known to networks of method={method!r}; leave it or the method out.")
+    if rule is not None and rule.value is None and method != "auto":
+        raise InvalidInputError(
+            f"threshold={rule.text!r} is chosen on held-out rows, which method={method!r} does not keep; give a number "
+            "or method='auto'."
+        )
+    if isinstance(class_weight, str) and class_weight != "balanced":
+        raise InvalidInputError(f"class_weight must be 'balanced' or weights by class, got {class_weight!r:.80}.")
+
+
+def _set_apart(table: Table, sample_weight: str | None) -> tuple[Table, NDArray[Any] | None]:
+    """Return a table without its column of weights, and the weights."""
+    if sample_weight is None:
+        return table, None
+    rows: Any = table.rows
+    if sample_weight not in table.columns or not hasattr(rows, "columns"):
+        raise InvalidInputError(
+            f"sample_weight={sample_weight!r} is no column of the source; its columns are {quoted(table.columns)}."
+        )
+    if kind_of(rows[sample_weight]) != "number":
+        raise InvalidInputError(f"sample_weight={sample_weight!r} holds no numbers; give a column of weights.")
+    weights = check_row_values(column_numbers(rows[sample_weight]), f"sample_weight={sample_weight!r}")
+    return replace(table, rows=rows.drop(columns=sample_weight)), weights
+
+
+def _threshold(rule: Any, estimator: Any, y: NDArray[Any], label: str) -> Threshold:
+    positive = rarer_class(y, estimator.classes_)
+    if positive is None:
+        raise InvalidInputError(
+            f"threshold is for two classes, and {label!r} has {len(estimator.classes_)}; leave it out."
+        )
+    return choose_threshold(rule, positive, estimator)
+
+
 def _fit_network(
     X: Any,
     y: NDArray[Any],
     X_target: Any,
     settings: dict[str, Any],
-    seeds: int,
+    seeds: Sequence[int],
     *,
     regression: bool,
     verbose: int,
 ) -> MANNClassifier | MANNRegressor:
     kind = MANNRegressor if regression else MANNClassifier
-    fitted = [kind(random_state=seed, verbose=verbose, **settings).fit(X, y, X_target) for seed in range(seeds)]
+    fitted = [kind(random_state=seed, verbose=verbose, **settings).fit(X, y, X_target) for seed in seeds]
     return min(fitted, key=lambda one: min(one.history_["validation_loss"], default=math.inf))
 
 
@@ -209,7 +303,7 @@ def _settings(X: Any, X_target: Any, max_epochs: int | None) -> dict[str, Any]:
 
 def _target(data: Data, label: str, target_label: str | None, id_column: str | None) -> tuple[Table, list[str]]:
     """Return the target with every column set apart that could hold its labels, and what to say of that."""
-    table = as_table(data, "the target", label=target_label or label, label_required=False, id_column=id_column)
+    table = read_table(data, name="the target", label=target_label or label, label_required=False, id_column=id_column)
     if target_label is None:
         hint = f"the target's column {label!r} was not looked at; to compare it with the predictions, give target_label"
         return replace(table, labels=None), [] if table.labels is None else [f"{hint}={label!r} (--target-label)."]
@@ -218,237 +312,15 @@ def _target(data: Data, label: str, target_label: str | None, id_column: str | N
         raise InvalidInputError(
             f"{where} has no label column {target_label!r}; its columns are {quoted(table.columns)}."
         )
+    return (table if target_label == label else _without(table, label)), []
+
+
+def _without(table: Table, column: str | None) -> Table:
+    """Return a table without a column, if it has it."""
     rows: Any = table.rows
-    apart = target_label != label and not (sparse.issparse(rows) or isinstance(rows, np.ndarray))
-    return replace(table, rows=rows.drop(columns=label, errors="ignore")) if apart else table, []
+    found = hasattr(rows, "columns") and column in rows.columns
+    return replace(table, rows=rows.drop(columns=column)) if found else table
 
 
 def _is_path(data: Data) -> bool:
     return isinstance(data, str | Path)
-
-
-class KnownLabels(NamedTuple):
-    """The target rows that have a label, and their labels: for evaluation only."""
-
-    column: str
-    rows: NDArray[np.intp]
-    values: NDArray[Any]
-
-
-def known_labels(target: Table, column: str, *, regression: bool) -> KnownLabels:
-    """Return the labels of the target that are there; for regression all of them must be numbers."""
-    import pandas as pd
-
-    labels = pd.Series(target.labels)
-    rows = np.flatnonzero(labels.notna())
-    if not len(rows):
-        raise InvalidInputError(f"target_label={column!r} is empty in every row; leave it out.")
-    if not regression:
-        return KnownLabels(column, rows, labels.to_numpy()[rows])
-    values = np.asarray(pd.to_numeric(labels, errors="coerce"), dtype=np.float64)[rows]
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        row = int(rows[wrong.argmax()])
-        raise InvalidInputError(
-            f"target_label={column!r}, row {row + 1} holds {shown(labels[row])}, which is not a number; correct it or "
-            "leave target_label out."
-        )
-    return KnownLabels(column, rows, values)
-
-
-def _summarise(
-    model: TableModel, X: Matrix, y: NDArray[Any], X_target: Matrix, truth: KnownLabels | None
-) -> dict[str, Any]:
-    """Return everything but the settings and notes.
-
-    Parameters
-    ----------
-    model
-        The fitted model.
-    X, y, X_target
-        The preprocessed source with its labels, and the preprocessed target.
-    truth
-        The known labels of the target.
-    """
-    estimator: Any = model.estimator
-    regression = not hasattr(estimator, "classes_")
-    predicted = estimator.predict(X_target)
-    hidden = None
-    if hasattr(estimator, "transform"):
-        hidden = [estimator.transform(_sample(rows, _SEEN)).astype(np.float64) for rows in (X, X_target)]
-    found: dict[str, Any] = {
-        "decision": _decision(estimator, hidden),
-        "kind": "fit",
-        "task": "regression" if regression else "classification",
-        "label": model.label,
-        "source_rows": int(X.shape[0]),
-        "target_rows": int(X_target.shape[0]),
-        "features": int(X.shape[1]),
-        "classes": [] if regression else [str(name) for name in estimator.classes_],
-        "portfolio": _portfolio(estimator),
-        "estimate": _estimate(estimator),
-        "source_score": _source_score(estimator, regression=regression),
-        "distance": None if hidden is None else {"terms": _terms(*hidden), "by_chance": _by_chance(*hidden)},
-        "shifted": _shifted(model, Moments.of(X)),
-        "shares": [] if regression else _shares(estimator.classes_, y, predicted),
-        "values": {"source": _spread(y), "target": _spread(predicted)} if regression else None,
-        "units": [] if hidden is None else _units(*hidden),
-        "evaluation": None if truth is None else _evaluation(truth, predicted, estimator, regression=regression),
-        "versions": {"momentalign": __version__, "numpy": np.__version__, "scipy": scipy.__version__},
-    }
-    return {"decision": found["decision"], "verdict": verdict(found), **found}
-
-
-def verdict(summary: Mapping[str, Any]) -> str:
-    """Return what was decided, and how good the answer is where that is known, in a few sentences."""
-    sentences = [summary["decision"]]
-    regression, name = summary["task"] == "regression", "R²" if summary["task"] == "regression" else "accuracy"
-    if summary["source_score"] is not None:
-        sentences.append(f"On held-out source rows the {name} is {_score(summary['source_score'], regression)}.")
-    used = [share["class"] for share in summary["shares"] if share["target"]]
-    if len(used) == 1:
-        sentences.append(
-            f"The model predicts {used[0]!r} for every target row; check the target before you rely on it."
-        )
-    if summary["evaluation"] is not None:
-        known = summary["evaluation"]["r2" if regression else "accuracy"]
-        sentences.append(f"On the labelled target rows the {name} is {_score(known, regression)}.")
-    return " ".join(sentences)
-
-
-def _score(value: float | None, regression: bool) -> str:
-    if value is None:
-        return "not defined"
-    return f"{value:.2f}" if regression else f"{100 * value:.1f} %"
-
-
-def _decision(estimator: Any, hidden: Sequence[NDArray[Any]] | None) -> str:
-    """What a portfolio decided; of networks, how they were asked for and how far their activations are apart."""
-    if hidden is None:
-        return str(estimator.decision_)
-    apart = f"hidden activations of the domains are {sum(_terms(*hidden)):.2f} apart (CMD)"
-    apart += f", {_by_chance(*hidden):.2f} by chance alone"
-    if estimator.discrepancy is None:
-        return f"Not adapted, as asked for: {apart}."
-    # An aligned classifier combines several networks, unless the guard kept the plain one.
-    if estimator.weight == "auto" and len(estimator.networks_) == 1:
-        return (
-            "Not adapted: aligned networks label many target rows otherwise without being as much more confident, as "
-            "where classes have other shares in the target."
-        )
-    return f"Aligned by {estimator.discrepancy}, as asked for: {apart}."
-
-
-def _portfolio(estimator: Any) -> list[dict[str, Any]]:
-    """The candidates of a portfolio; what is not known is None."""
-    table = getattr(estimator, "portfolio_", None)
-    if table is None:
-        return []
-    return [
-        {name: None if value != value else value for name, value in candidate.items()}
-        for candidate in table.to_dict("records")
-    ]
-
-
-def _estimate(estimator: Any) -> dict[str, float] | None:
-    found = getattr(estimator, "estimate_", None)
-    return None if found is None else {part: float(getattr(found, part)) for part in ("value", "low", "high")}
-
-
-def _source_score(estimator: Any, *, regression: bool) -> float | None:
-    """Accuracy or R² on the held-out source rows, before the model was trained on them too; None where none were."""
-    if not hasattr(estimator, "history_"):
-        return None
-    scores = estimator.history_["validation_loss" if regression else "validation_accuracy"]
-    score = scores[estimator.best_epoch_ - 1] if scores else np.nan
-    if not np.isfinite(score):
-        return None
-    # The loss is of values in standard deviations.
-    return 1.0 - float(score) if regression else float(score)
-
-
-def _evaluation(truth: KnownLabels, predicted: NDArray[Any], estimator: Any, *, regression: bool) -> dict[str, Any]:
-    """Return how the predictions compare with the labels of the target."""
-    found: dict[str, Any] = {"label": truth.column, "rows": len(truth.rows)}
-    predicted = predicted[truth.rows]
-    if regression:
-        varies = len(truth.rows) > 1 and bool((truth.values != truth.values[0]).any())
-        return found | {
-            "r2": float(r2_score(truth.values, predicted)) if varies else None,
-            "error": float(root_mean_squared_error(truth.values, predicted)),
-        }
-    # A number is itself whether a file holds it as whole or not.
-    codes = {name: code for code, name in enumerate(estimator.classes_.tolist())}
-    true = np.array([codes.get(value, len(codes)) for value in truth.values.tolist()])
-    given = np.array([codes[value] for value in predicted.tolist()])
-    unseen = sorted({str(value) for value in truth.values.tolist() if value not in codes})
-    matrix = confusion_matrix(true, given, labels=range(len(codes) + 1))[: len(codes) + bool(unseen), : len(codes)]
-    return found | {"accuracy": float((true == given).mean()), "confusion": matrix.tolist(), "unseen": unseen}
-
-
-def _terms(source: NDArray[Any], target: NDArray[Any]) -> list[float]:
-    """The CMD of hidden activations, order by order."""
-    return [float(term) for term in cmd_terms(source, target)]
-
-
-def _by_chance(source: NDArray[Any], target: NDArray[Any]) -> float:
-    """The mean CMD of two samples of these sizes after random relabellings of the rows."""
-    rows, random = np.concatenate([source, target]), np.random.default_rng(0)
-    sums = []
-    for _ in range(_RELABELLINGS):
-        order = random.permutation(len(rows))
-        sums.append(sum(_terms(rows[order[: len(source)]], rows[order[len(source) :]])))
-    return float(np.mean(sums))
-
-
-def _shifted(model: TableModel, source: Moments) -> list[dict[str, Any]]:
-    """The features whose means shifted most between the domains."""
-    shift, names = standardised_shift(source, model.moments), model.feature_names
-    return [
-        {
-            "name": names[feature],
-            "mean_shift": float(shift[feature]),
-            "source_deviation": float(source.deviation[feature]),
-            "target_deviation": float(model.moments.deviation[feature]),
-        }
-        for feature in np.argsort(-np.abs(shift), kind="stable")[:_SHIFTED]
-    ]
-
-
-def _shares(classes: NDArray[Any], labels: NDArray[Any], predicted: NDArray[Any]) -> list[dict[str, Any]]:
-    """The share of each class in the source and among the predictions for the target."""
-    return [
-        {"class": str(name), "source": float((labels == name).mean()), "target": float((predicted == name).mean())}
-        for name in classes
-    ]
-
-
-def _units(source: NDArray[Any], target: NDArray[Any]) -> list[dict[str, Any]]:
-    """Activations of the hidden units whose means differ most."""
-    gaps = np.abs(source.mean(axis=0) - target.mean(axis=0))
-    dots: list[Matrix] = [np.round(_sample(hidden, _DOTS), 4) for hidden in (source, target)]
-    return [
-        {
-            "unit": int(unit) + 1,
-            "gap": float(gaps[unit]),
-            "source": dots[0][:, unit].tolist(),
-            "target": dots[1][:, unit].tolist(),
-        }
-        for unit in np.argsort(-gaps, kind="stable")[:_UNITS]
-    ]
-
-
-def _spread(values: NDArray[Any]) -> dict[str, float]:
-    return {
-        "mean": float(values.mean()),
-        "deviation": float(values.std()),
-        "smallest": float(values.min()),
-        "largest": float(values.max()),
-    }
-
-
-def _sample(rows: Matrix, most: int) -> Matrix:
-    """At most so many rows, drawn at random, in order."""
-    if rows.shape[0] <= most:
-        return rows
-    return rows[np.sort(np.random.default_rng(0).choice(rows.shape[0], most, replace=False))]

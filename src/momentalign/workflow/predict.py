@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -21,13 +21,16 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from momentalign.errors import InvalidInputError, MomentAlignError, MomentAlignWarning
-from momentalign.files import whole_file
+from momentalign.files import check_path, whole_file
 from momentalign.moments.streaming import Moments
-from momentalign.tables.opening import check_outputs, find_path
+from momentalign.tables.database import without_password
+from momentalign.tables.encoders import unseen_note
+from momentalign.tables.opening import check_outputs
 from momentalign.tables.read import read_chunks
 from momentalign.tables.table import Table
 from momentalign.workflow.drift import Drift, find_drift
 from momentalign.workflow.model import TableModel, load_model
+from momentalign.workflow.risk import RISK_COLUMNS
 
 __all__ = ["PREDICTION", "PredictSummary", "in_order", "open_output", "predict_file"]
 
@@ -45,12 +48,14 @@ class PredictSummary:
     """How many rows were predicted, how many of each class, and whether they drifted.
 
     Where numbers are predicted, `classes` is empty and `values` holds their ``mean``, ``smallest`` and ``largest``.
+    `unseen` says of each column of categories in how many rows it holds one that the model does not know.
     """
 
     rows: int
     classes: dict[str, int]
     drift: Drift
     values: dict[str, float] | None = None
+    unseen: dict[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all as plain JSON."""
@@ -60,6 +65,7 @@ class PredictSummary:
             "classes": self.classes,
             "values": self.values,
             "drift": self.drift.to_dict(),
+            "unseen": self.unseen,
         }
 
 
@@ -69,6 +75,7 @@ def predict_file(
     *,
     out: str | Path | None = None,
     proba: bool = False,
+    risk: bool = False,
     id_column: str | None = None,
     chunk_rows: int = 65_536,
     progress: Callable[[int], None] | None = None,
@@ -80,12 +87,14 @@ def predict_file(
     model
         A model or its folder.
     data
-        A file of the columns the model was trained with, in any order; others are left out.
+        A file, or a table of a database, of the columns the model was trained with, in any order; others are left out.
     out
         The file to write: ``.csv``, ``.tsv`` or ``.parquet``; None writes CSV to standard output. On any error an
         earlier file of this name stays as it was.
     proba
         Whether to write the probability of each class too; a model of numbers has none.
+    risk
+        Whether to write the columns of :meth:`~momentalign.workflow.model.TableModel.risk` too.
     id_column
         Column to keep beside the predictions; None takes the model's, if it has one.
     chunk_rows
@@ -96,15 +105,16 @@ def predict_file(
     Warns
     -----
     MomentAlignWarning
-        If the rows have drifted away from the target that the model was adapted to.
+        If the rows have drifted away from the target that the model was adapted to, or hold categories that the model
+        does not know.
     """
     fitted = model if isinstance(model, TableModel) else load_model(model)
     if proba:
         fitted.refuse_probabilities()
-    kept, path = id_column or fitted.id_column, None if out is None else Path(out)
-    _refuse_id_column(fitted, kept, proba=proba)
+    kept, path = id_column or fitted.id_column, None if out is None else check_path(out, "out")
+    _refuse_id_column(fitted, kept, proba=proba, risk=risk)
     if path is not None:
-        check_outputs({"the predictions": path}, [find_path(data)])
+        check_outputs({"the predictions": path}, [data])
     named = fitted.preprocessor.form_ == "columns"
     chunks = read_chunks(
         data,
@@ -115,29 +125,34 @@ def predict_file(
     )
     tally = _Tally(getattr(fitted.estimator, "classes_", None))
 
-    def work(table: Table) -> tuple[Moments, NDArray[Any], Any]:
+    def work(table: Table) -> tuple[Moments, NDArray[Any], dict[str, Counter[str]], Any]:
         rows = fitted.preprocessor.transform(table)
-        predicted, columns = _predict(fitted, rows, proba=proba)
+        predicted, columns = _predict(fitted, rows, proba=proba, risk=risk)
         ids = {} if table.ids is None else {str(kept): pa.array(table.ids, from_pandas=True)}
-        return Moments.of(rows), predicted, pa.table({**ids, **columns})
+        unseen = fitted.preprocessor.count_unseen(table)
+        return Moments.of(rows), predicted, unseen, pa.table({**ids, **columns})
 
     finished = in_order(work, chunks, threads=cpu_count())
     # Threads of a product would only wait for those of another chunk.
     with open_output(path) as write, threadpool_limits(limits=1, user_api="blas"), closing(finished):
-        for moments, predicted, columns in finished:
-            tally.add(moments, predicted)
+        for moments, predicted, unseen, columns in finished:
+            tally.add(moments, predicted, unseen)
             write(columns)
             if progress is not None:
                 progress(tally.rows)
     drift = find_drift(tally.moments, fitted.moments, fitted.feature_names)
     if drift.found:
         warnings.warn(drift.message, MomentAlignWarning, stacklevel=2)
-    return PredictSummary(tally.rows, tally.classes, drift, tally.values)
+    for name, counts in tally.unseen.items():
+        note = unseen_note(name, counts, without_password(str(data)), "that the model does not know")
+        warnings.warn(note, MomentAlignWarning, stacklevel=2)
+    rows_of_unseen = {name: counts.total() for name, counts in tally.unseen.items()}
+    return PredictSummary(tally.rows, tally.classes, drift, tally.values, rows_of_unseen)
 
 
-def _refuse_id_column(model: TableModel, id_column: str | None, *, proba: bool) -> None:
+def _refuse_id_column(model: TableModel, id_column: str | None, *, proba: bool, risk: bool) -> None:
     """Refuse an id column that has the name of a column that is written beside it."""
-    names = [PREDICTION]
+    names = [PREDICTION, *(RISK_COLUMNS if risk else ())]
     if proba:
         names += [_PROBABILITY.format(name) for name in model.estimator.classes_]
     if id_column in names:
@@ -147,19 +162,24 @@ def _refuse_id_column(model: TableModel, id_column: str | None, *, proba: bool) 
         )
 
 
-def _predict(model: TableModel, rows: Any, *, proba: bool) -> tuple[NDArray[Any], dict[str, Any]]:
+def _predict(model: TableModel, rows: Any, *, proba: bool, risk: bool) -> tuple[NDArray[Any], dict[str, Any]]:
     """Return the code of the class, or the number, of each row, and the columns to write."""
     estimator: Any = model.estimator
+    answers, flags = None, dict[str, Any]()
+    if risk:
+        answers, table = model.risk_of(rows)
+        flags = {str(name): pa.array(column) for name, column in table.items()}
     if not hasattr(estimator, "classes_"):
-        values = estimator.predict(rows)
-        return values, {PREDICTION: pa.array(values)}
+        values = estimator.predict(rows) if answers is None else answers.values
+        return values, {PREDICTION: pa.array(values), **flags}
     # In float32 the rounding of products, which depends on the number of rows in a chunk, is not seen.
-    probabilities = estimator.predict_proba(rows).astype(np.float32)
-    codes = probabilities.argmax(axis=1)
+    found = estimator.predict_proba(rows) if answers is None else answers.values
+    probabilities = found.astype(np.float32)
+    codes = probabilities.argmax(axis=1) if model.threshold is None else model.threshold.decide(probabilities)
     columns = {PREDICTION: pa.array(estimator.classes_.tolist()).take(pa.array(codes))}
     for code, name in enumerate(estimator.classes_ if proba else ()):
         columns[_PROBABILITY.format(name)] = pa.array(probabilities[:, code])
-    return codes, columns
+    return codes, columns | flags
 
 
 class _Tally:
@@ -167,12 +187,15 @@ class _Tally:
 
     def __init__(self, classes: NDArray[Any] | None) -> None:
         self.moments = Moments()
+        self.unseen: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._names = classes
         self._counts = np.zeros(0 if classes is None else len(classes), dtype=np.int64)
         self._sum, self._smallest, self._largest = 0.0, np.inf, -np.inf
 
-    def add(self, moments: Moments, predicted: NDArray[Any]) -> None:
+    def add(self, moments: Moments, predicted: NDArray[Any], unseen: dict[str, Counter[str]]) -> None:
         self.moments = self.moments + moments if self.rows else moments
+        for name, counts in unseen.items():
+            self.unseen[name].update(counts)
         if self._names is not None:
             self._counts += np.bincount(predicted, minlength=len(self._names))
             return

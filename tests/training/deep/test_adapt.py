@@ -210,13 +210,32 @@ def test_a_checkpoint_of_another_layer_is_refused(task, small, tmp_path):
 
 # What each parameter is set to, to see it change the weights; layer, loaders and model are in the call.
 CHANGES = {
-    "discrepancy": "mmd", "weight": 3.0, "schedule": "ramp", "n_moments": 2, "interval": (0.0, 2.0),
-    "loss": lambda outputs, labels: 2.0 * nn.functional.cross_entropy(outputs, labels), "optimizer": "sgd",
-    "learning_rate": 0.1, "domain_norm": True, "semi_supervised": True, "max_epochs": 3, "steps": 2,
-    "gradient_clip": 1e-3, "precision": "64-true", "random_state": 1,
+    "discrepancy": "mmd",
+    "weight": 3.0,
+    "schedule": "ramp",
+    "n_moments": 2,
+    "interval": (0.0, 2.0),
+    "loss": lambda outputs, labels: 2.0 * nn.functional.cross_entropy(outputs, labels),
+    "optimizer": "sgd",
+    "learning_rate": 0.1,
+    "domain_norm": True,
+    "semi_supervised": True,
+    "max_epochs": 3,
+    "steps": 2,
+    "gradient_clip": 1e-3,
+    "precision": "64-true",
+    "random_state": 1,
+    "sharpen": 0.5,
+}
+# Those that change something only together with another one: settings without and with the change.
+ADDED = {"consistency": 5.0, "augment": lambda rows: rows + 1.0}
+TOGETHER = {
+    "consistency": ({}, ADDED), "augment": (ADDED, {**ADDED, "augment": lambda rows: rows}),
+    "sharpen_from": ({"sharpen": 0.5}, {"sharpen": 0.5, "sharpen_from": 0.1}),
+    "sharpen_schedule": ({"sharpen": 0.5}, {"sharpen": 0.5, "sharpen_schedule": "ramp"}),
 }  # fmt: skip
-# Parameters that change what is shown or kept; each has a test of its own.
-BESIDE = {"source_validation", "target_validation", "checkpoint", "logs", "progress", "on_epoch"}
+# Parameters that change what is shown or kept, or have tests of their own.
+BESIDE = {"source_moments", "source_validation", "target_validation", "checkpoint", "logs", "progress", "on_epoch"}
 
 
 @pytest.fixture(scope="module")
@@ -233,6 +252,14 @@ def test_every_parameter_changes_the_training(task, unchanged, name):
         unchanged.extend(weights(run(task, network)))
     changed = network.double() if name == "precision" else network
     assert weights(run(task, changed, **{name: CHANGES[name]})) != unchanged
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_every_parameter_of_the_later_part_changes_the_training(task, small, name):
+    with torch.no_grad():
+        small[2].weight *= 20.0  # Some predictions are confident.
+    before, after = (weights(run(task, small, max_epochs=3, **settings)) for settings in TOGETHER[name])
+    assert before != after
 
 
 def test_progress_is_shown_where_asked_for(task, small, capfd):
@@ -339,6 +366,17 @@ BAD_INPUT = [
         ({"gradient_clip": clip}, "gradient_clip must be a finite number above 0, got")
         for clip in (0.0, -1.0, math.inf)
     ],
+    *[({name: -1.0}, f"{name} must be a finite number of at least 0") for name in ("sharpen", "consistency")],
+    ({"sharpen": math.nan}, "sharpen must be a finite number of at least 0"),
+    ({"consistency": 1.0}, "consistency=1.0 needs a function that changes target inputs"),
+    ({"consistency": 1.0, "augment": "flip"}, "augment must be a function of a batch of inputs, got 'flip'"),
+    ({"augment": torch.sin}, "augment has no effect with consistency=0.0"),
+    ({"sharpen": 1.0, "augment": torch.sin}, "augment has no effect with consistency=0.0"),
+    *[({"sharpen": 1.0, "sharpen_from": part}, "sharpen_from must be a .*number") for part in (-0.1, 1.0, "half")],
+    ({"sharpen": 1.0, "sharpen_schedule": "up"}, "sharpen_schedule must be 'constant', 'ramp' or a function"),
+    ({"sharpen_from": 0.3}, "sharpen_from and sharpen_schedule have no effect with sharpen=0.0"),
+    ({"sharpen_schedule": "ramp"}, "sharpen_from and sharpen_schedule have no effect with sharpen=0.0"),
+    ({"discrepancy": "adda", "sharpen": 1.0}, "sharpen=1.0 has no effect on 'adda'"),
     *[({"discrepancy": "dsn", "weight": weight}, "weight ") for weight in (-1, None, "1", [1.0, 2.0])],
     *[({"model": FROZEN, "discrepancy": method}, "model has no weight that may") for method in ("cmd", "dann", "adda")],
     *NO_EFFECT,
@@ -355,12 +393,17 @@ def test_bad_input_is_refused(task, small, settings, message):
 def test_every_parameter_is_tested():
     asked = {name for name, one in inspect.signature(adapt).parameters.items() if one.kind is one.KEYWORD_ONLY}
     refused = {name for settings, _ in BAD_INPUT for name in settings} - {"model", "layer"}
-    assert asked == {*CHANGES, *BESIDE, *refused}
+    assert asked == {*CHANGES, *TOGETHER, *BESIDE, *refused}
     module = inspect.signature(DeepAdaptation).parameters
-    assert {name for name, one in module.items() if one.kind is one.KEYWORD_ONLY} <= {*CHANGES, "example"}
+    assert {name for name, one in module.items() if one.kind is one.KEYWORD_ONLY} <= {
+        *CHANGES,
+        *TOGETHER,
+        "source_moments",
+        "example",
+    }
 
 
 def test_without_lightning_the_remedy_is_said():
     program = "import sys; sys.modules['pytorch_lightning'] = None\nimport momentalign.training.deep.lightning"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "ModuleNotFoundError: Networks are adapted by Lightning: pip install momentalign[deep]" in done.stderr
+    assert 'MissingExtraError: Networks are adapted by Lightning: pip install ".[deep]" in a checkout' in done.stderr

@@ -100,7 +100,7 @@ def test_a_decoder_of_ones_own(small, task, fit):
     assert not torch.equal(decoder.weight, before)
     wrong = DomainSeparation(small, "1", example=task.rows, decoder=nn.Linear(6, 3))
     with pytest.raises(InvalidInputError, match=r"decoder gives shape \(10, 3\) for inputs of shape \(10, 4\)"):
-        wrong.both_passes(task.rows[:10], task.rows[:8])
+        wrong.passes(task.rows[:10], task.rows[:8])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

@@ -218,17 +218,52 @@ def test_a_graph_that_differs_is_refused_and_the_old_file_stays(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_graph_for_one_number_of_rows_is_refused(tmp_path):
-    alone = Wrapped(lambda rows: rows.unsqueeze(2).squeeze(0) if len(rows) == 1 else rows.unsqueeze(2))
-    with pytest.raises(InvalidInputError, match=r"is not the same in ONNX: for 2 rows outputs differ by inf"):
-        export_onnx(alone, torch.randn(1, 4), tmp_path / "network.onnx")
-    assert list(tmp_path.iterdir()) == []
+class Inside(nn.Module):
+    """Numbers of 32 bits outside, shorter ones inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(4, 2).bfloat16()
+
+    def forward(self, rows):
+        return self.part(rows.bfloat16()).float()
 
 
-def test_a_network_without_a_form_in_onnx_is_refused(tmp_path):
-    by_numpy = Wrapped(lambda rows: torch.tensor(rows.numpy() * 2))
-    with pytest.raises(InvalidInputError, match=r"model Wrapped has no form in ONNX .* \(RuntimeError: \.numpy\(\)"):
-        export_onnx(by_numpy, torch.randn(3, 4), tmp_path / "network.onnx")
+ROWS = torch.randn(3, 4)
+REFUSED = {
+    "one number of rows": (
+        Wrapped(lambda rows: rows.unsqueeze(2).squeeze(0) if len(rows) == 1 else rows.unsqueeze(2)), ROWS[:1],
+        r"is not the same in ONNX: for 2 rows outputs differ by inf",
+    ),
+    "numpy inside": (
+        Wrapped(lambda rows: torch.tensor(rows.numpy() * 2)), ROWS,
+        r"model Wrapped has no form in ONNX .* \(RuntimeError: \.numpy\(\)",
+    ),
+    "random answers": (
+        Wrapped(lambda rows: torch.rand_like(rows) > 0.5), torch.zeros(1, 200), "for 1 rows outputs differ by 1;",
+    ),
+    "random in half precision": (
+        Wrapped(lambda rows: rows + torch.rand_like(rows)), ROWS.half(),
+        r"is not the same in ONNX: .* or works in half precision\.$",
+    ),
+    "bfloat16": (
+        nn.Linear(4, 2).bfloat16(), ROWS.bfloat16(), r"example is bfloat16 of shape \(3, 4\), .* give model\.float\(\)",
+    ),
+    "bfloat16 outputs": (
+        Wrapped(lambda rows: rows.bfloat16()), ROWS,
+        r"the output of model is bfloat16 of shape \(3, 4\), .* give model\.float\(\)",
+    ),
+    "bfloat16 inside": (
+        Inside(), ROWS, r"model Inside cannot be checked in onnxruntime \(NotImplemented: .*to float32\.$",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_the_same_in_onnx_is_refused_and_nothing_is_written(tmp_path, kind):
+    network, example, message = REFUSED[kind]
+    with pytest.raises(InvalidInputError, match=message):
+        export_onnx(network, example, tmp_path / "network.onnx")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -263,10 +298,6 @@ def test_half_precision_is_compared_as_precisely_as_it_is(tmp_path):
     (outputs,) = onnxruntime.InferenceSession(path).run(["outputs"], {"inputs": inputs.numpy()})
     assert outputs.dtype == np.float16
     np.testing.assert_allclose(outputs, network(inputs).detach().numpy(), rtol=0.0, atol=0.01)
-    path.unlink()
-    with pytest.raises(InvalidInputError, match=r"is not the same in ONNX: .* or works in half precision\.$"):
-        export_onnx(Wrapped(lambda rows: rows + torch.rand_like(rows)), inputs, path)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("function", "kind"), [(lambda rows: rows > 0, np.bool_), (lambda rows: rows.argmax(1), int)])
@@ -279,48 +310,9 @@ def test_answers_leave_as_onnx_too(tmp_path, function, kind):
     assert np.array_equal(outputs, function(inputs).numpy())
 
 
-def test_answers_that_differ_are_refused(tmp_path):
-    with pytest.raises(InvalidInputError, match="for 1 rows outputs differ by 1;"):
-        export_onnx(Wrapped(lambda rows: torch.rand_like(rows) > 0.5), torch.zeros(1, 200), tmp_path / "network.onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
-class Inside(nn.Module):
-    """Numbers of 32 bits outside, shorter ones inside."""
-
-    def __init__(self):
-        super().__init__()
-        self.part = nn.Linear(4, 2).bfloat16()
-
-    def forward(self, rows):
-        return self.part(rows.bfloat16()).float()
-
-
-@pytest.mark.parametrize(
-    ("network", "dtype", "message"),
-    [
-        (
-            nn.Linear(4, 2).bfloat16(),
-            torch.bfloat16,
-            r"example is bfloat16 of shape \(3, 4\), .* give model\.float\(\)",
-        ),
-        (
-            Wrapped(lambda rows: rows.bfloat16()),
-            torch.float32,
-            r"the output of model is bfloat16 of shape \(3, 4\), .* give model\.float\(\)",
-        ),
-        (Inside(), torch.float32, r"model Inside cannot be checked in onnxruntime \(NotImplemented: .*to float32\.$"),
-    ],
-)
-def test_numbers_that_onnxruntime_does_not_know_are_refused(tmp_path, network, dtype, message):
-    with pytest.raises(InvalidInputError, match=message):
-        export_onnx(network, torch.randn(3, 4).to(dtype), tmp_path / "network.onnx")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("name", ["onnx", "onnxscript", "onnxruntime"])
 def test_a_library_that_is_not_installed(monkeypatch, tmp_path, name):
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ModuleNotFoundError, match=rf"ONNX files need {name}: pip install momentalign\[onnx\]"):
+    with pytest.raises(ModuleNotFoundError, match=rf'ONNX files need {name}: pip install "\.\[onnx\]" in a checkout'):
         export_onnx(nn.Linear(2, 2), torch.zeros(1, 2), tmp_path / "network.onnx")
     assert list(tmp_path.iterdir()) == []

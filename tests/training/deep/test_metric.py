@@ -123,7 +123,7 @@ def test_what_cannot_work_is_named(samples):
 def test_without_torchmetrics_the_error_says_what_to_install():
     program = "import sys; sys.modules['torchmetrics'] = None\nimport momentalign as ma\nma.MomentMetric"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert "MomentMetric is a torchmetrics metric: pip install momentalign[deep]" in done.stderr
+    assert 'MomentMetric is a torchmetrics metric: pip install ".[deep]" in a checkout' in done.stderr
 
 
 class Watched(pl.LightningModule):

@@ -121,15 +121,15 @@ class Curious(nn.Module):
 
     def forward(self, rows):
         outputs = self.first(rows)
-        if self.what == "tuple":
-            return outputs, rows
+        if self.what == "nothing":
+            return ()
         return outputs[1:] if self.what == "rows" else outputs
 
 
 @pytest.mark.parametrize(
     ("what", "layer", "error", "message"),
     [
-        ("tuple", "first", InvalidTypeError, "model must return one tensor, got tuple"),
+        ("nothing", "first", InvalidTypeError, "model must return one tensor, or logits first, got tuple"),
         ("rows", "first", InvalidInputError, "'model' gives 63 rows for 64 rows of input"),
         ("unused", "unused", InvalidInputError, "layer 'unused' has no part in the model's forward pass"),
     ],

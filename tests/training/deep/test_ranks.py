@@ -14,6 +14,7 @@ PROGRAM = """
 import json, os, pathlib, sys, torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from momentalign.moments.streaming import Moments
 from momentalign.training.deep.adapt import adapt
 torch.set_num_threads(1)
 
@@ -26,10 +27,19 @@ def train(devices, batch_size, kind, checkpoint, epochs=2):
     target = DataLoader(TensorDataset(rows[:48] * 2 + 1, known), batch_size=batch_size)
     torch.manual_seed(1)
     network = nn.Sequential(nn.Linear(4, 6), nn.Sigmoid(), nn.Linear(6, 2)).double()
+    more = {}
+    if kind == "sharpened":
+        with torch.no_grad():
+            network[2].weight *= 10.0
+        more = {"sharpen": 1.0, "consistency": 1.0, "augment": lambda rows: 1.1 * rows, "sharpen_from": 0.3}
+    if kind in ("source-free", "source-free cv-cmd"):
+        source_moments = Moments(cross=2).update(torch.rand(50, 6, generator=drawn, dtype=torch.float64))
+        more = {"source_moments": source_moments}
     history = []
     adapted = adapt(
-        network, "1", source, target, discrepancy="cv-cmd" if kind == "cv-cmd" else "cmd", precision="64-true",
-        semi_supervised=kind == "some labels", max_epochs=epochs, device="cpu",
+        network, "1", None if more.get("source_moments") else source, target, precision="64-true",
+        discrepancy="cv-cmd" if kind.endswith("cv-cmd") else "cmd",
+        semi_supervised=kind == "some labels", max_epochs=epochs, device="cpu", **more,
         devices=devices, optimizer="sgd", learning_rate=0.5, random_state=0, on_epoch=history.append,
         source_validation=source, checkpoint=checkpoint, checkpoint_every=3,
     )
@@ -37,23 +47,30 @@ def train(devices, batch_size, kind, checkpoint, epochs=2):
 
 if __name__ == "__main__":
     folder = pathlib.Path(sys.argv[1])
-    for kind in ("cmd", "cv-cmd", "some labels"):
+    for kind in sys.argv[2:]:
         found = {"two": train(2, 8, kind, folder / kind)}
         if os.environ.get("LOCAL_RANK", "0") == "0":
             (folder / f"{kind}.json").write_text(json.dumps(found))
 """
 
 
+KINDS = ("cmd", "cv-cmd", "some labels", "sharpened", "source-free", "source-free cv-cmd")
+
+
 def test_two_processes_train_as_one(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=300, env=os.environ
+        [sys.executable, str(program), str(tmp_path), *KINDS],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ,
     )
     assert done.returncode == 0, done.stderr
     names = {"__name__": "program"}
     exec(PROGRAM, names)  # noqa: S102
-    for kind in ("cmd", "cv-cmd", "some labels"):
+    for kind in KINDS:
         one = names["train"](1, 16, kind, None)
         two = json.loads((tmp_path / f"{kind}.json").read_text())["two"]
         for found, expected in zip(two["weights"], one["weights"], strict=True):
@@ -61,6 +78,46 @@ def test_two_processes_train_as_one(tmp_path):
         for found, expected in zip(two["history"], one["history"], strict=True):
             assert found == pytest.approx(expected, abs=1e-6)
         assert one["history"][0]["distance"] > 0.1
+        assert kind != "sharpened" or one["history"][1]["consistency"] > 0.0
+
+
+COUNTS = """
+import json, os, sys, torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+import momentalign as ma
+from momentalign.training.deep.lightning import pl, quiet
+
+def reductions(log_every):
+    rows, labels = torch.rand(48, 4), torch.arange(48) % 2
+    network = nn.Sequential(nn.Linear(4, 6), nn.Sigmoid(), nn.Linear(6, 2))
+    loaders = DataLoader(TensorDataset(rows, labels), batch_size=4), DataLoader(rows + 1.0, batch_size=4)
+    trainer = pl.Trainer(
+        max_epochs=1, accelerator="cpu", devices=2, strategy="ddp", log_every_n_steps=log_every,
+        logger=pl.loggers.CSVLogger(sys.argv[1]), enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    with quiet(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        trainer.fit(ma.DeepAdaptation(network, "1", discrepancy="cv-cmd"), ma.PairedLoader(*loaders))
+    return sum(event.name == "gloo:all_reduce" for event in profile.events()), trainer.global_step
+
+if __name__ == "__main__":
+    found = [reductions(1), reductions(1000)]
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        print(json.dumps(found))
+"""
+
+
+def test_logging_costs_at_most_three_reductions_a_step(tmp_path):
+    """Of two processes that talk through gloo; DDP's own reduction of gradients is counted with and without."""
+    (tmp_path / "program.py").write_text(COUNTS)
+    done = subprocess.run(
+        [sys.executable, "program.py", "logs"], cwd=tmp_path, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    (logged, steps), (silent, _) = json.loads(done.stdout.splitlines()[-1])
+    assert steps == 6
+    assert 4 * steps <= silent < logged <= silent + 3 * steps
 
 
 SHARDS = """

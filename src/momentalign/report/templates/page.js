@@ -11,6 +11,23 @@ function compare(a, b, sign) {
   return sign * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
 }
 
+const folded = [...document.querySelectorAll("details")];
+const unfold = () => {
+  const section = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const details = section && section.querySelector("details");
+  if (details) details.open = true;
+};
+addEventListener("hashchange", unfold);
+unfold();
+let shut = [];
+addEventListener("beforeprint", () => {
+  shut = folded.filter((details) => !details.open);
+  for (const details of shut) details.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const details of shut) details.open = false;
+});
+
 for (const button of document.querySelectorAll("thead th button")) {
   button.addEventListener("click", () => {
     const head = button.closest("th"), body = head.closest("table").tBodies[0];

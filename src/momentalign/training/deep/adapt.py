@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from momentalign.discrepancies.base import Interval
 from momentalign.discrepancies.names import named_class
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.training.deep.adda import ADDA
+from momentalign.moments.streaming import Moments
+from momentalign.training.deep.adda import ADDA, check_one_layer, find_encoder
 from momentalign.training.deep.alignment import Discrepancy, Schedule, check_weights, distances_of
 from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
 from momentalign.training.deep.dsn import GAMMA, DomainSeparation
-from momentalign.training.deep.lightning import interruptible, kept_random_state, pl, quiet, seed_everything
+from momentalign.training.deep.lightning import (
+    SIGTERMException,
+    interruptible,
+    kept_random_state,
+    pl,
+    quiet,
+    seed_everything,
+)
 from momentalign.training.deep.loaders import PairedLoader
-from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, labelled
+from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, inputs_of, labelled
+from momentalign.training.deep.self_training import START
 from momentalign.training.torch_engine import open_device
 from momentalign.validation import check_number, check_seed, positive_int
 
 __all__ = ["adapt"]
 
 LOG_EVERY = 50  # steps, Lightning's own choice
+NOT_FOR_ADDA: dict[str, Any] = {
+    "weight": 1.0, "schedule": "constant", "n_moments": 5, "interval": None, "sharpen": 0.0, "consistency": 0.0,
+    "augment": None, "sharpen_from": START, "sharpen_schedule": "constant", "source_moments": None,
+}  # fmt: skip
 TERMINATED = 143  # what a shell reports of a process that ended on SIGTERM
 
 
 def adapt(
     model: nn.Module,
     layer: str | Sequence[str],
-    source_loader: Iterable[Any],
+    source_loader: Iterable[Any] | None,
     target_loader: Iterable[Any],
     *,
     discrepancy: Discrepancy | Sequence[Discrepancy] | Literal["adda", "dsn"] = "cmd",
@@ -50,6 +62,12 @@ def adapt(
     learning_rate: float | None = None,
     domain_norm: bool = False,
     semi_supervised: bool = False,
+    sharpen: float = 0.0,
+    consistency: float = 0.0,
+    augment: Callable[[Any], Any] | None = None,
+    sharpen_from: float = START,
+    sharpen_schedule: Schedule = "constant",
+    source_moments: Moments | None = None,
     max_epochs: int = 10,
     steps: int | None = None,
     source_validation: Iterable[Any] | None = None,
@@ -78,6 +96,8 @@ def adapt(
         The name of the submodule whose output is aligned, or several names.
     source_loader
         Gives batches (inputs, labels). A :class:`~momentalign.training.deep.ranks.BalancedSampler` balances classes.
+        None where there is no source: the weights up to the layer are then adapted to `source_moments`, those above it
+        stay.
     target_loader
         Gives batches of inputs, or (inputs, ...) of which the rest is not looked at.
     discrepancy, weight, schedule, n_moments, interval, loss, optimizer, learning_rate, domain_norm, semi_supervised
@@ -86,6 +106,12 @@ def adapt(
         `weight` as a factor on their similarity. ``"adda"``: all settings are those of training on the source, after
         which :class:`~momentalign.training.deep.adda.ADDA` adapts the encoder with the paper's settings, for
         `max_epochs` again.
+    sharpen, consistency, augment, sharpen_from, sharpen_schedule
+        Two losses on the target's predictions for the later part of the training, as in
+        :class:`~momentalign.training.deep.module.DeepAdaptation`.
+    source_moments
+        :class:`~momentalign.Moments` of what the layer gives for the source, flattened to rows; for ``"cmd"`` and
+        ``"cv-cmd"``, with ``source_loader=None``.
     max_epochs, steps
         Epochs, and pairs of batches in one; None takes the length of the longer loader, the shorter one cycles.
     source_validation, target_validation
@@ -130,32 +156,15 @@ def adapt(
     >>> adapted(rows).shape, len(history)
     (torch.Size([40, 2]), 2)
     """
-    _refuse_settings(model, discrepancy, domain_norm=domain_norm, gradient_clip=gradient_clip)
-    if discrepancy == "adda":
-        defaults = {"weight": 1.0, "schedule": "constant", "n_moments": 5, "interval": None}
-        given = {"weight": weight, "schedule": schedule, "n_moments": n_moments, "interval": interval}
-        for name, default in defaults.items():
-            if given[name] != default:
-                raise InvalidInputError(
-                    f"{name}={given[name]!r} has no effect on 'adda', which weighs no distance; leave it out."
-                )
-    if patience is not None and source_validation is None:
-        raise InvalidInputError(
-            f"patience={patience!r} needs labelled rows to look at; give them as source_validation=loader."
-        )
     objective: dict[str, Any] = {
-        "weight": weight,
-        "schedule": schedule,
-        "n_moments": n_moments,
-        "interval": interval,
-        "loss": loss,
-        "optimizer": optimizer,
-        "learning_rate": learning_rate,
-        "domain_norm": domain_norm,
-        "semi_supervised": semi_supervised,
-    }
+        "weight": weight, "schedule": schedule, "n_moments": n_moments, "interval": interval, "loss": loss,
+        "optimizer": optimizer, "learning_rate": learning_rate, "domain_norm": domain_norm,
+        "semi_supervised": semi_supervised, "sharpen": sharpen, "consistency": consistency, "augment": augment,
+        "sharpen_from": sharpen_from, "sharpen_schedule": sharpen_schedule, "source_moments": source_moments,
+    }  # fmt: skip
+    _refuse_settings(model, discrepancy, objective, source_loader, source_validation, patience, gradient_clip)
     run = _Run(
-        source_loader,
+        [None] if source_loader is None else source_loader,
         target_loader,
         steps=steps,
         validation={"source": source_validation, "target": target_validation},
@@ -180,10 +189,11 @@ def adapt(
             network.train()
         if discrepancy != "adda":
             build = partial(_module, network, layer, discrepancy, objective)
-            return run.train(build, checkpoint, **limits).eval()
+            with _head_frozen(network, layer, target_loader) if source_loader is None else nullcontext():
+                return run.train(build, checkpoint, **limits).eval()
         folders = [None, None] if checkpoint is None else [Path(checkpoint, "source"), Path(checkpoint, "target")]
-        plain = {**objective, "discrepancy": None}
-        trained = run.train(lambda _pairs: DeepAdaptation(network, layer, **plain), folders[0], **limits)
+        plain = partial(_module, network, layer, None, objective)
+        trained = run.train(plain, folders[0], **limits)
         # As new: a run that is resumed here has not drawn what the first stage drew.
         seed_everything(seed)
         # Two optimizers that take turns leave weights of the other without a gradient.
@@ -195,18 +205,42 @@ def adapt(
         ).eval()
 
 
-def _refuse_settings(model: object, discrepancy: object, *, domain_norm: bool, gradient_clip: float | None) -> None:
+def _refuse_settings(
+    model: object,
+    discrepancy: object,
+    objective: Mapping[str, Any],
+    source_loader: object,
+    source_validation: object,
+    patience: object,
+    gradient_clip: float | None,
+) -> None:
+    """Refuse what cannot be trained, and settings that would change nothing."""
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
     if not any(weight.requires_grad for weight in model.parameters()):
         raise InvalidInputError("model has no weight that may change; set requires_grad_() of what is to be trained.")
     if gradient_clip is not None:
         check_number(gradient_clip, "gradient_clip", above=0.0, example=1.0)
-    if domain_norm and discrepancy == "adda":
+    if (source_loader is None) != (objective["source_moments"] is not None):
+        raise InvalidInputError(
+            "source_moments stand in for a source that is not there; give them with source_loader=None, or neither."
+        )
+    if patience is not None and source_validation is None:
+        raise InvalidInputError(
+            f"patience={patience!r} needs labelled rows to look at; give them as source_validation=loader."
+        )
+    if discrepancy != "adda":
+        return
+    if objective["domain_norm"]:
         raise InvalidInputError(
             "domain_norm=True cannot go with 'adda', whose second network finds the target's statistics by itself; "
             "leave it out."
         )
+    for name, default in NOT_FOR_ADDA.items():
+        if objective[name] != default:
+            raise InvalidInputError(
+                f"{name}={objective[name]!r} has no effect on 'adda', which weighs no distance; leave it out."
+            )
 
 
 @dataclass(frozen=True)
@@ -308,9 +342,9 @@ def _module(
     model: nn.Module, layer: Any, discrepancy: Any, settings: dict[str, Any], pairs: PairedLoader
 ) -> DeepAdaptation:
     """The module that trains a network in one stage."""
-    if isinstance(discrepancy, str) and discrepancy == "dsn":
+    if isinstance(discrepancy, str) and discrepancy == "dsn" and settings["source_moments"] is None:
         gamma = check_weights(settings["weight"], 1)[0] * GAMMA
-        others = {name: value for name, value in settings.items() if name != "weight"}
+        others = {name: value for name, value in settings.items() if name not in ("weight", "source_moments")}
         return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **others)
     known = [named_class(distance) for distance in distances_of(discrepancy)]
     needs_width = any(kind is not None and kind.needs_width for kind in known)
@@ -319,8 +353,27 @@ def _module(
 
 
 def _example(model: nn.Module, pairs: PairedLoader) -> Any:
-    """Inputs of the first source batch, where the network is and of its precision."""
-    inputs, _ = labelled(pairs.peek(), "source_loader")
+    """Inputs of the first source batch."""
+    return _placed(model, labelled(pairs.peek(), "source_loader")[0])
+
+
+@contextmanager
+def _head_frozen(model: nn.Module, layer: Any, target_loader: Iterable[Any]) -> Iterator[None]:
+    """Keep what is above a layer as it is, while nothing tells right answers from wrong ones."""
+    example = _placed(model, inputs_of(PairedLoader([None], target_loader, steps=1).peek(1)))
+    below = find_encoder(model, check_one_layer(model, layer, "source_moments"), example).weights
+    above = [weight for name, weight in model.named_parameters() if weight.requires_grad and name not in below]
+    for weight in above:
+        weight.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for weight in above:
+            weight.requires_grad_()
+
+
+def _placed(model: nn.Module, inputs: Any) -> Any:
+    """Inputs where the network is and of its precision."""
     parameter = next(model.parameters(), None)
     if not isinstance(inputs, Tensor) or parameter is None:
         return inputs

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.networks.layers import find_layer, recorded
+from momentalign.networks.layers import eval_mode, find_layer, network_outputs, recorded
 from momentalign.training.deep.alignment import check_layers
-from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, eval_mode, inputs_of, labelled
+from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, inputs_of, labelled
 from momentalign.validation import positive_int
 
 __all__ = ["ADDA", "Encoder", "check_one_layer", "find_encoder", "fresh_weights"]
@@ -64,7 +64,7 @@ def find_encoder(model: nn.Module, layer: str, inputs: Any) -> Encoder:
     """
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     with eval_mode(model), _called_before(model, layer) as below, recorded(model, [layer]) as activations:
-        model(inputs)
+        network_outputs(model, inputs)
     if layer not in activations:
         raise InvalidInputError(f"layer {layer!r} has no part in the model's forward pass; name another.")
     values = activations[layer]
@@ -234,14 +234,14 @@ class ADDA(DeepAdaptation):
             "source_loss": (self.loss or cross_entropy)(outputs, labels),
             "distance": 2.0 * math.log(2.0) - loss.detach(),
         }
-        self._add_up(figures["source_loss"], figures["distance"])
+        self._add_up(figures)
         if (batch_idx + 1) % self._log_every == 0:
             self.log_dict({**figures, "encoder_loss": encoder_loss.detach()}, prog_bar=True, batch_size=len(labels))
 
     @torch.no_grad()
     def _source_pass(self, inputs: Any) -> tuple[Tensor, Tensor]:
         with recorded(self.source, self.layers) as activations:
-            outputs = self.source(inputs)
+            outputs = network_outputs(self.source, inputs)
         return outputs, activations[self.layers[0]]
 
     def _discriminator_loss(self, source: Tensor, target: Tensor) -> Tensor:

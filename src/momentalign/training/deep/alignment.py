@@ -22,8 +22,10 @@ from torch import Tensor, nn
 from momentalign.discrepancies.base import DistanceLoss, Interval
 from momentalign.discrepancies.names import named_class, named_distance
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
+from momentalign.moments.streaming import Moments
 from momentalign.networks.layers import activation_interval, find_layer
 from momentalign.training.deep.ranks import number_of_ranks
+from momentalign.training.deep.source_free import MomentsLoss
 from momentalign.validation import check_number, positive_int
 
 __all__ = ["Alignment", "Discrepancy", "Schedule", "check_layers", "check_schedule", "check_weights", "distances_of"]
@@ -64,6 +66,8 @@ class Alignment(nn.Module):
         Settings of the CMD. An interval of None is taken from the layer's activation.
     widths
         Features of each layer; needed by ``"dann"`` only.
+    source_moments
+        What is known of the source where its activations are not: the only distance then is ``"cmd"`` or ``"cv-cmd"``.
     """
 
     def __init__(
@@ -76,9 +80,15 @@ class Alignment(nn.Module):
         n_moments: int = 5,
         interval: Interval | None = None,
         widths: Mapping[str, int] | None = None,
+        source_moments: Moments | None = None,
     ) -> None:
         super().__init__()
         chosen = distances_of(discrepancy)
+        if source_moments is not None and (len(layers) > 1 or chosen not in (["cmd"], ["cv-cmd"])):
+            raise InvalidInputError(
+                f"source_moments go with one layer and discrepancy 'cmd' or 'cv-cmd', got {discrepancy!r:.80} at "
+                f"{', '.join(map(repr, layers))}; change these."
+            )
         weights = check_weights(weight, len(chosen))
         wanted = [(kind, factor) for kind, factor in zip(chosen, weights, strict=True) if kind is not None]
         _refuse_without_effect([kind for kind, _ in wanted], n_moments, interval)
@@ -86,7 +96,12 @@ class Alignment(nn.Module):
         self.layers = list(layers)
 
         def build(name: str, kind: Discrepancy) -> Distance:
-            return _loss(kind, find_layer(model, name), name, n_moments, interval, (widths or {}).get(name))
+            layer = find_layer(model, name)
+            if source_moments is not None:
+                return _from_moments(
+                    source_moments, layer, name, n_moments, interval, cross=2 if kind == "cv-cmd" else 1
+                )
+            return _loss(kind, layer, name, n_moments, interval, (widths or {}).get(name))
 
         self._losses = [[build(name, kind) for kind, _ in wanted] for name in self.layers]
         # Losses with weights or buffers are trained, moved and saved with the network.
@@ -100,9 +115,12 @@ class Alignment(nn.Module):
         return bool(self.weights)
 
     def forward(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Return the weighted sum, to be minimised, and the plain sum, to be looked at."""
+        """Return the weighted sum, to be minimised, and the plain sum, to be looked at.
+
+        Where the source is known by its moments, `source` is empty.
+        """
         values = [
-            [_scalar(loss, source[name], target[name]) for loss in losses]
+            [_scalar(loss, source.get(name), target[name]) for loss in losses]
             for name, losses in zip(self.layers, self._losses, strict=True)
         ]
         by_loss = [sum(column[1:], column[0]) for column in zip(*values, strict=True)]
@@ -115,7 +133,7 @@ class Alignment(nn.Module):
         terms: dict[str, Tensor] = {}
         for name, losses in zip(self.layers, self._losses, strict=True):
             known = {
-                number: loss.orders(source[name].detach(), target[name].detach())
+                number: loss.orders(source[name].detach() if source else None, target[name].detach())  # type: ignore[arg-type]
                 for number, loss in enumerate(losses, 1)
                 if isinstance(loss, DistanceLoss)
             }
@@ -194,6 +212,18 @@ def _loss(
     return distance
 
 
+def _from_moments(
+    moments: Moments, layer: nn.Module, name: str, n_moments: int, interval: Interval | None, *, cross: int
+) -> MomentsLoss:
+    known = activation_interval(layer) if interval is None else interval
+    if known is None or isinstance(known, str):
+        raise InvalidInputError(
+            f"layer {name!r} ({type(layer).__name__}) has no bounded activation that can be seen, and moments do not "
+            "know the range of the source's; give it as interval=(a, b)."
+        )
+    return MomentsLoss(moments, n_moments, known, cross)
+
+
 def _interval(interval: Interval | None, layer: nn.Module, name: str) -> Interval:
     if interval is not None:
         return interval
@@ -209,8 +239,8 @@ def _interval(interval: Interval | None, layer: nn.Module, name: str) -> Interva
     return "data"
 
 
-def _scalar(loss: Distance, source: Tensor, target: Tensor) -> Tensor:
-    value = loss(source, target)
+def _scalar(loss: Distance, source: Tensor | None, target: Tensor) -> Tensor:
+    value = loss(source, target)  # type: ignore[arg-type]
     if isinstance(value, Tensor) and value.ndim == 0:
         return value
     raise InvalidTypeError(
@@ -222,7 +252,7 @@ def _scalar(loss: Distance, source: Tensor, target: Tensor) -> Tensor:
 Schedule: TypeAlias = Literal["constant", "ramp"] | Callable[[float], float]
 
 
-def check_schedule(schedule: Schedule) -> Callable[[float], float]:
+def check_schedule(schedule: Schedule, name: str = "schedule") -> Callable[[float], float]:
     """Return the factor on the weight as a function of progress.
 
     Examples
@@ -238,5 +268,5 @@ def check_schedule(schedule: Schedule) -> Callable[[float], float]:
     if schedule == "ramp":
         return lambda progress: 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0
     raise InvalidInputError(
-        f"schedule must be 'constant', 'ramp' or a function of the progress in [0, 1], got {schedule!r}."
+        f"{name} must be 'constant', 'ramp' or a function of the progress in [0, 1], got {schedule!r}."
     )

@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pytorch_lightning.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from momentalign.errors import DamagedFileError, InvalidTypeError
 from momentalign.files import read_folder, write_folder
-from momentalign.training.deep.lightning import pl
+from momentalign.training.deep.lightning import SIGTERMException, pl
 from momentalign.validation import positive_int
 
 __all__ = ["LastCheckpoint", "SafetensorsIO", "pack", "unpack"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +26,7 @@ from momentalign.networks.layers import recorded
 from momentalign.training.deep.adda import check_one_layer, find_encoder, fresh_weights
 from momentalign.training.deep.alignment import Discrepancy, Schedule
 from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, Pass
+from momentalign.training.deep.self_training import START, Answers
 from momentalign.validation import check_number
 
 __all__ = ["DomainSeparation", "difference_loss", "make_decoder", "scale_invariant_error"]
@@ -64,6 +65,8 @@ class DomainSeparation(DeepAdaptation):
         A network from codes (rows, width) to inputs; None is :func:`make_decoder`.
     schedule, n_moments, interval, loss, optimizer, learning_rate, domain_norm, semi_supervised
         As in :class:`~momentalign.training.deep.module.DeepAdaptation`; the schedule is that of `gamma`.
+    sharpen, consistency, augment, sharpen_from, sharpen_schedule
+        As there.
 
     Notes
     -----
@@ -97,6 +100,11 @@ class DomainSeparation(DeepAdaptation):
         learning_rate: float | None = None,
         domain_norm: bool = False,
         semi_supervised: bool = False,
+        sharpen: float = 0.0,
+        consistency: float = 0.0,
+        augment: Callable[[Any], Any] | None = None,
+        sharpen_from: float = START,
+        sharpen_schedule: Schedule = "constant",
     ) -> None:
         name = check_one_layer(model, layer, "DSN")
         if similarity is None:
@@ -115,6 +123,11 @@ class DomainSeparation(DeepAdaptation):
             learning_rate=learning_rate,
             domain_norm=domain_norm,
             semi_supervised=semi_supervised,
+            sharpen=sharpen,
+            consistency=consistency,
+            augment=augment,
+            sharpen_from=sharpen_from,
+            sharpen_schedule=sharpen_schedule,
             example=example,
         )
         self.alpha = check_number(alpha, "alpha", least=0.0, example=0.1)
@@ -129,17 +142,18 @@ class DomainSeparation(DeepAdaptation):
         """Return the loss of one pair of batches."""
         return super().training_step(batch, batch_idx) + self._separation.pop()
 
-    def both_passes(self, source: Any, target: Any) -> tuple[Pass, Pass | None]:
-        """Send both domains through the network, and their rows through the private encoders and the decoder too."""
-        of_source, of_target = super().both_passes(source, target)
-        if of_target is None:
+    def passes(self, source: Any, target: Any, answers: Answers | None = None) -> list[Pass | None]:
+        """Send all rows through the network, and those of both domains through private encoders and decoder too."""
+        found = super().passes(source, target, answers)
+        of_source, of_target = found[:2]
+        if of_source is None or of_target is None:
             raise AssertionError("a similarity always asks for both domains")
         first = self._separate(source, of_source, self.private_source)
         second = self._separate(target, of_target, self.private_target)
         reconstruction, difference = first[0] + second[0], first[1] + second[1]
         self._separation = [self.alpha * reconstruction + self.beta * difference]
         self.log_dict({"reconstruction": reconstruction.detach(), "difference": difference.detach()})
-        return of_source, of_target
+        return found
 
     def _separate(self, inputs: Any, shared: Pass, private: nn.Module) -> tuple[Tensor, Tensor]:
         """Reconstruction and difference of one domain's rows."""

@@ -23,11 +23,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, InvalidTypeError
-from momentalign.files import replace_file
+from momentalign.errors import (
+    DamagedFileError,
+    DataNotFoundError,
+    InvalidInputError,
+    InvalidTypeError,
+    MissingExtraError,
+)
+from momentalign.files import check_path, replace_file
 from momentalign.tensors import LENGTH, read_header
 
-__all__ = ["export_onnx", "load_weights", "save_weights"]
+__all__ = ["export_onnx", "load_weights", "need_onnx", "save_weights", "write_content"]
 
 DIGEST = "momentalign_sha256"
 ROWS_TRIED = (1, 2, 5)
@@ -62,7 +68,7 @@ def save_weights(model: nn.Module, path: str | Path) -> None:
     for name, value in _state(model).items():
         # Tied weights share memory, which the format does not know.
         tensors[name] = value.detach().cpu().contiguous().clone()
-    _write(Path(path), save(tensors, {"format": "pt", DIGEST: _digest(tensors)}))
+    write_content(path, save(tensors, {"format": "pt", DIGEST: _digest(tensors)}))
 
 
 def load_weights(model: nn.Module, path: str | Path) -> None:
@@ -77,7 +83,7 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
     Traceback (most recent call last):
     momentalign.errors.InvalidInputError: 'weight' is ...
     """
-    tensors = _read(Path(path))
+    tensors = _read(check_path(path))
     state = _state(model)
     _compare_names(state, tensors, path)
     for name, value in state.items():
@@ -113,7 +119,7 @@ def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
     ...     Path(f"{folder}/network.onnx").is_file()
     True
     """
-    _need_onnx()
+    need_onnx()
     _need_module(model)
     if not isinstance(example, Tensor) or example.ndim < 1 or len(example) == 0:
         raise InvalidTypeError(f"example must be a tensor with at least one row of inputs, got {example!r:.80}.")
@@ -125,7 +131,7 @@ def export_onnx(model: nn.Module, example: Tensor, path: str | Path) -> None:
     session = _session(graph, network)
     for rows in ROWS_TRIED:
         _check_outputs(session, network, _repeated(inputs, rows))
-    _write(Path(path), graph)
+    write_content(path, graph)
 
 
 def _need_module(model: object) -> None:
@@ -167,7 +173,7 @@ def _read(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             digest = (file.metadata() or {}).get(DIGEST)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, ValueError, TypeError, RuntimeError) as error:
+    except (SafetensorError, ValueError, TypeError, RuntimeError, OSError) as error:
         raise DamagedFileError(f"{path} is not a safetensors file ({error}); save the weights again.") from error
     if digest is None:
         raise DamagedFileError(
@@ -192,20 +198,22 @@ def _described(value: Tensor) -> str:
     return f"{str(value.dtype).removeprefix('torch.')} of shape {tuple(value.shape)}"
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_content(path: str | Path, content: bytes) -> None:
+    """Write the content of a file whole or not at all."""
     try:
-        replace_file(path, content)
+        replace_file(check_path(path), content)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"{path} cannot be written ({reason}); give a path in a folder that can be.") from error
 
 
-def _need_onnx() -> None:
+def need_onnx() -> None:
+    """Say how to install what writes and checks ONNX files, where it is missing."""
     for name in ONNX_LIBRARIES:
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"ONNX files need {name}: pip install momentalign[onnx]") from error
+            raise MissingExtraError.of(f"ONNX files need {name}", "onnx") from error
 
 
 @torch.no_grad()
@@ -292,8 +300,8 @@ def _quiet() -> Iterator[None]:
 
 
 def _session(graph: bytes, network: nn.Module) -> Any:
-    from onnxruntime import InferenceSession, SessionOptions  # type: ignore[import-untyped]
-    from onnxruntime.capi.onnxruntime_pybind11_state import (  # type: ignore[import-untyped]
+    from onnxruntime import InferenceSession, SessionOptions
+    from onnxruntime.capi.onnxruntime_pybind11_state import (
         Fail,
         InvalidGraph,
         RuntimeException,

@@ -1,25 +1,46 @@
-"""Lightning, quiet and interruptible, and the state of all random generators that training draws from."""
+"""Lightning, quiet and interruptible, and the state of all random generators that training draws from.
+
+It comes in two packages of the same code, ``lightning`` and ``pytorch_lightning``, and a Trainer of one takes no module
+of the other. The modules here are of the one that has been imported first; of ``pytorch_lightning`` where there is a
+choice.
+"""
 
 from __future__ import annotations
 
+import importlib
 import logging
 import random
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["RandomState", "interruptible", "kept_random_state", "pl", "quiet", "seed_everything"]
+from momentalign.errors import MissingExtraError
 
-try:
+__all__ = ["RandomState", "SIGTERMException", "interruptible", "kept_random_state", "pl", "quiet", "seed_everything"]
+
+
+def _imported(*names: str) -> Any:
+    for name in [*(name for name in sys.modules if name in names), *names]:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            missing = error
+    raise MissingExtraError.of("Networks are adapted by Lightning", "deep") from missing
+
+
+if TYPE_CHECKING:
     import pytorch_lightning as pl
-    from lightning_fabric.utilities.warnings import PossibleUserWarning
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("Networks are adapted by Lightning: pip install momentalign[deep]") from error
+else:
+    pl = _imported("pytorch_lightning", "lightning.pytorch")
+
+SIGTERMException = importlib.import_module(f"{pl.__name__}.utilities.exceptions").SIGTERMException
+PossibleUserWarning = importlib.import_module(f"{pl.__name__}.utilities.warnings").PossibleUserWarning
 
 
 @contextmanager

@@ -94,9 +94,9 @@ class PairedLoader:
         """
         self._pending, self._random = of_this_rank(state_dict["ranks"]), random
 
-    def peek(self) -> Any:
-        """Return a batch of the source as if nobody had asked for it."""
-        return self._sides[0].peek()
+    def peek(self, side: int = 0) -> Any:
+        """Return a batch of the source, or with 1 of the target, as if nobody had asked for it."""
+        return self._sides[side].peek()
 
     def _split_over_ranks(self) -> None:
         """Processes may have found each other only after this object was made."""

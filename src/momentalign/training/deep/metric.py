@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError, InvalidTypeError, MissingExtraError
 from momentalign.validation import check_interval, positive_int
 
 try:
     from torchmetrics import Metric
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("MomentMetric is a torchmetrics metric: pip install momentalign[deep]") from error
+    raise MissingExtraError.of("MomentMetric is a torchmetrics metric", "deep") from error
 
 __all__ = ["MomentMetric", "merge_samples"]
 

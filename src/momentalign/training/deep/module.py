@@ -1,7 +1,8 @@
 r"""Deep moment alignment as a Lightning module: any network, aligned at named layers, in any Trainer.
 
 Eq. (24) of Zellinger et al. (2019): the loss of a step is
-:math:`L(X_s, Y_s) + \lambda \sum_{\text{layer}} d(h(X_s), h(X_t))`.
+:math:`L(X_s, Y_s) + \lambda \sum_{\text{layer}} d(h(X_s), h(X_t))`, and where asked for losses on predictions for the
+target are added.
 
 A source batch holds inputs and labels. Of a target batch the inputs are read, and labels only where asked for.
 """
@@ -9,8 +10,8 @@ A source batch holds inputs and labels. Of a target batch the inputs are read, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -19,18 +20,20 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from momentalign.discrepancies.central_moment import Interval
-from momentalign.errors import DivergedError, InvalidInputError, InvalidTypeError
-from momentalign.networks.layers import recorded
+from momentalign.errors import DivergedError, InvalidInputError
+from momentalign.moments.streaming import Moments
+from momentalign.networks.layers import eval_mode, network_outputs, recorded
 from momentalign.training.config import Optimizer
 from momentalign.training.deep.alignment import Alignment, Discrepancy, Schedule, check_layers, check_schedule
 from momentalign.training.deep.lightning import RandomState, pl
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.ranks import gathered, of_this_rank, share_of_rank
+from momentalign.training.deep.self_training import START, Answers, self_training
 from momentalign.training.deep.weights import SourceStatistics
 from momentalign.training.stack import LARGEST_LOSS
 from momentalign.training.torch_engine import make_optimizer
 
-__all__ = ["DeepAdaptation", "Loss", "OptimizerChoice", "Pass", "eval_mode", "inputs_of", "labelled"]
+__all__ = ["DeepAdaptation", "Loss", "OptimizerChoice", "Pass", "inputs_of", "labelled"]
 
 
 Loss: TypeAlias = Callable[[Tensor, Tensor], Tensor]
@@ -83,20 +86,32 @@ class DeepAdaptation(pl.LightningModule):
     semi_supervised
         Whether target batches are (inputs, labels) whose labels count in the loss; -1 is an unknown label. By default
         labels of target batches are never looked at.
+    sharpen, consistency, augment
+        Weights of two losses on the target's predictions that are added in the later part of the training
+        (:mod:`~momentalign.training.deep.self_training`): predictions shall be confident while the classes keep the
+        shares that are found in the target, and confident predictions shall hold for the same rows after `augment`, a
+        function of a batch of target inputs. 0.0 is without.
+    sharpen_from, sharpen_schedule
+        The part of the training, from 0 to below 1, after which both count, and a factor on them, like `schedule`, as a
+        function of the progress from there on.
+    source_moments
+        :class:`~momentalign.Moments` of the layer's output for the source, from which the target's CMD is taken where
+        there is no source to train on: batches of the source are then None, and nothing is learned from labels.
     example
         A batch of inputs, from which ``"dann"`` learns the widths of the layers.
 
     Notes
     -----
-    Both domains go through the network as one batch, so that batch norm sees their mixture, in training as in running
-    statistics. They go one after the other with `domain_norm`, and where their inputs cannot be joined.
+    Inputs may be a dictionary of keywords of the network, and its outputs what ``transformers`` return. Both domains go
+    through the network as one batch, so that batch norm sees their mixture, in training as in running statistics. They
+    go one after the other with `domain_norm`, and where their inputs cannot be joined.
 
     With several processes the CMD is that of the joined batch, as if it had been one process; other distances are
-    averages over the processes.
+    averages over the processes. Class shares are those of all processes.
 
     Logged every ``log_every_n_steps``: source_loss, distance, distance/1 and so on for the orders of the CMD, weight,
-    accuracy (of the source batch). Logged after validation: validation_loss, validation_accuracy, target_accuracy.
-    Means over each epoch are kept in ``history``.
+    accuracy (of the source batch), sharpen, consistency. Logged after validation: validation_loss,
+    validation_accuracy, target_accuracy. Means over each epoch are kept in ``history``.
 
     Examples
     --------
@@ -128,6 +143,12 @@ class DeepAdaptation(pl.LightningModule):
         learning_rate: float | None = None,
         domain_norm: bool = False,
         semi_supervised: bool = False,
+        sharpen: float = 0.0,
+        consistency: float = 0.0,
+        augment: Callable[[Any], Any] | None = None,
+        sharpen_from: float = START,
+        sharpen_schedule: Schedule = "constant",
+        source_moments: Moments | None = None,
         example: Any = None,
     ) -> None:
         super().__init__()
@@ -141,7 +162,18 @@ class DeepAdaptation(pl.LightningModule):
             n_moments=n_moments,
             interval=interval,
             widths=None if example is None else _layer_widths(model, self.layers, example),
+            source_moments=source_moments,
         )
+        if source_moments is not None and (semi_supervised or domain_norm):
+            raise InvalidInputError(
+                "semi_supervised and domain_norm are for a source to train on; leave them out with source_moments."
+            )
+        self.self_training = self_training(
+            model, sharpen=sharpen, consistency=consistency, augment=augment, start=sharpen_from,
+            schedule=sharpen_schedule,
+        )  # fmt: skip
+        if any(hasattr(part, "_orig_mod") for part in model.modules()):
+            torch.compiler.reset()  # What has been compiled before would not let layers be recorded.
         self.loss = loss
         self.semi_supervised = semi_supervised
         self.validation_domains: Sequence[str] = ("source", "target")
@@ -153,6 +185,10 @@ class DeepAdaptation(pl.LightningModule):
         self._optimizer = _optimizer_maker(optimizer, learning_rate)
         self._steps: float = math.inf
         self._log_every = 1
+        weights = {} if self.self_training is None else self.self_training.weights
+        self.is_source_free = source_moments is not None
+        losses = ["distance"] if self.is_source_free else ["source_loss", "distance"]
+        self._means_of = [*losses, *(name for name, weight in weights.items() if weight)]
         self._sums: Tensor | None = None
         self._count = 0
         self._resumed: dict[str, Any] | None = None
@@ -168,25 +204,36 @@ class DeepAdaptation(pl.LightningModule):
 
     def training_step(self, batch: Any, _batch_idx: int) -> Tensor:
         """Return the loss of one pair of batches; nothing here waits for an accelerator."""
-        inputs, labels = labelled(batch[0], "source_loader")
-        source, target = self.both_passes(inputs, inputs_of(batch[1]))
-        source_loss = self._source_loss(source, labels, target, batch[1])
-        total, distance = source_loss, torch.zeros_like(source_loss)
-        factor = self._schedule(min(self.trainer.global_step / self._steps, 1.0))
+        target_inputs, step = inputs_of(batch[1]), self.trainer.global_step
+        inputs, labels = (None, torch.empty(0)) if self.is_source_free else labelled(batch[0], "source_loader")
+        own = self.self_training
+        answers = None if own is None else own.answer(self.model, target_inputs, step, self._steps)
+        source, target, augmented = self.passes(inputs, target_inputs, answers)
+        parts: dict[str, Tensor] = {}
+        terms: list[Tensor] = []
+        if source is not None:
+            parts["source_loss"] = self._source_loss(source, labels, target, batch[1])
+            terms = [parts["source_loss"]]
+        factor = self._schedule(min(step / self._steps, 1.0))
         if target is not None and self.alignment.needed:
-            weighted, distance = self._aligned(source, target, [inputs, inputs_of(batch[1])])
-            total = source_loss + factor * weighted
-        self._add_up(source_loss.detach(), distance)
-        if (self.trainer.global_step + 1) % self._log_every == 0:
-            self._log_step(source, target, labels, source_loss.detach(), distance, factor)
-        return total
+            weighted, parts["distance"] = self._aligned(source, target, [inputs, target_inputs])
+            terms.append(factor * weighted)
+        if own is not None and answers is not None and target is not None:
+            losses = own.losses(answers, target.outputs, None if augmented is None else augmented.outputs)
+            terms += [answers.factor * own.weights[name] * loss for name, loss in losses.items()]
+            parts |= losses
+        self._add_up(parts)
+        if (step + 1) % self._log_every == 0:
+            self._log_step(source, target, labels, parts, factor)
+        return sum(terms[1:], terms[0])
 
-    def _aligned(self, source: Pass, target: Pass, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    def _aligned(self, source: Pass | None, target: Pass, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """The distances; what makes them fail after the first step may be the network, not the data."""
+        of_source = {} if source is None else source.activations
         try:
-            weighted, distance = self.alignment(source.activations, target.activations)
+            weighted, distance = self.alignment(of_source, target.activations)
         except InvalidInputError as error:
-            largest = _largest([*source.activations.values(), *target.activations.values()])
+            largest = _largest([*of_source.values(), *target.activations.values()])
             if self.trainer.global_step == 0 or largest < LARGEST_ACTIVATION or not math.isfinite(_largest(inputs)):
                 raise
             raise _diverged(
@@ -195,24 +242,34 @@ class DeepAdaptation(pl.LightningModule):
             ) from error
         return weighted, distance
 
-    def both_passes(self, source: Any, target: Any) -> tuple[Pass, Pass | None]:
-        """Send both domains through the network, as one batch where they can be one; none where it is not needed."""
-        if not (self.alignment.needed or self.semi_supervised or self._statistics is not None):
-            return self.one_pass(source), None
-        if self._statistics is not None or not _joinable(source, target):
-            with self._source_statistics():
-                of_source = self.one_pass(source)
-            return of_source, self.one_pass(target)
-        rows = len(source)
-        joint = self.one_pass(torch.cat([source, target]))
+    def passes(self, source: Any, target: Any, answers: Answers | None = None) -> list[Pass | None]:
+        """Send source, target and augmented target through the network; None is what a step does without."""
+        asked = self.alignment.needed or self.semi_supervised or self._statistics is not None or answers is not None
+        rest = [target if asked else None, None if answers is None else answers.augmented]
+        if self._statistics is None:
+            return self._together([source, *rest])
+        with self._source_statistics():
+            of_source = self._together([source])
+        return of_source + self._together(rest)
+
+    def _together(self, inputs: Sequence[Any]) -> list[Pass | None]:
+        """Send rows through the network as one batch, where they can be one."""
+        given = [part for part in inputs if part is not None]
+        if not _joinable(given):
+            return [None if part is None else self.one_pass(part) for part in inputs]
+        rows = [len(part) for part in given]
+        joint = self.one_pass(torch.cat(given))
         for name, values in (("model", joint.outputs), *joint.activations.items()):
-            if len(values) != rows + len(target):
+            if len(values) != sum(rows):
                 raise InvalidInputError(
-                    f"{name!r} gives {len(values)} rows for {rows + len(target)} rows of input; rows must come first."
+                    f"{name!r} gives {len(values)} rows for {sum(rows)} rows of input; rows must come first."
                 )
-        first = Pass(joint.outputs[:rows], {name: values[:rows] for name, values in joint.activations.items()})
-        second = Pass(joint.outputs[rows:], {name: values[rows:] for name, values in joint.activations.items()})
-        return first, second
+        activations = {name: torch.split(values, rows) for name, values in joint.activations.items()}
+        found = [
+            Pass(outputs, {name: parts[index] for name, parts in activations.items()})
+            for index, outputs in enumerate(torch.split(joint.outputs, rows))
+        ]
+        return [None if part is None else found.pop(0) for part in inputs]
 
     def _source_statistics(self) -> AbstractContextManager[None]:
         """Let batch norm use the statistics of the source, where domains have statistics of their own."""
@@ -221,11 +278,7 @@ class DeepAdaptation(pl.LightningModule):
     def one_pass(self, inputs: Any) -> Pass:
         """Send rows of one domain through the network."""
         with recorded(self.model, self.layers) as activations:
-            outputs = self.model(inputs)
-        if not isinstance(outputs, Tensor):
-            raise InvalidTypeError(
-                f"model must return one tensor, got {type(outputs).__name__}; wrap it so that it returns its logits."
-            )
+            outputs = network_outputs(self.model, inputs)
         missing = [name for name in self.layers if name not in activations]
         if missing:
             raise InvalidInputError(f"layer {missing[0]!r} has no part in the model's forward pass; name another.")
@@ -243,21 +296,29 @@ class DeepAdaptation(pl.LightningModule):
         mean = loss(torch.cat([source.outputs, others]), torch.cat([labels, known]))
         return mean * share_of_rank(rows, like=mean.detach())
 
-    def _add_up(self, source_loss: Tensor, distance: Tensor) -> None:
-        figures = torch.stack([source_loss.float(), distance.float()])
+    def _add_up(self, parts: Mapping[str, Tensor]) -> None:
+        """Add what a step has found to the sums of the epoch; what it did without is zero."""
+        zero = next(iter(parts.values())).new_zeros(())
+        figures = torch.stack([parts.get(name, zero).detach().float() for name in self._means_of])
         self._sums = figures if self._sums is None else self._sums + figures
         self._count += 1
 
     def _log_step(
-        self, source: Pass, target: Pass | None, labels: Tensor, source_loss: Tensor, distance: Tensor, factor: float
+        self,
+        source: Pass | None,
+        target: Pass | None,
+        labels: Tensor,
+        parts: Mapping[str, Tensor],
+        factor: float,
     ) -> None:
-        self.log_dict({"source_loss": source_loss, "distance": distance}, prog_bar=True, batch_size=len(labels))
+        rows = len((source or target).outputs)  # type: ignore[union-attr]
+        self.log_dict({name: value.detach() for name, value in parts.items()}, prog_bar=True, batch_size=rows)
         figures: dict[str, Any] = {"weight": factor * sum(self.alignment.weights)}
         if target is not None:
-            figures |= self.alignment.orders(source.activations, target.activations)
-        if _are_classes(source.outputs, labels):
+            figures |= self.alignment.orders({} if source is None else source.activations, target.activations)
+        if source is not None and _are_classes(source.outputs, labels):
             figures["accuracy"] = _accuracy(source.outputs, labels)
-        self.log_dict(figures, batch_size=len(labels))
+        self.log_dict(figures, batch_size=rows)
 
     def validation_step(self, batch: Any, _batch_idx: int, dataloader_idx: int = 0) -> None:
         """Log loss and accuracy of a source batch, or the accuracy of a target batch given for monitoring."""
@@ -269,7 +330,7 @@ class DeepAdaptation(pl.LightningModule):
             loss = (self.loss or cross_entropy)(outputs, labels)
             figures["validation_loss"] = loss
         else:
-            outputs = self.model(inputs)
+            outputs = network_outputs(self.model, inputs)
         if _are_classes(outputs, labels):
             figures["validation_accuracy" if domain == "source" else "target_accuracy"] = _accuracy(outputs, labels)
         self.log_dict(
@@ -310,16 +371,16 @@ class DeepAdaptation(pl.LightningModule):
         """Add the means of the epoch to the history, or stop where they are not finite."""
         if self._sums is None:
             return
-        means = self.trainer.strategy.reduce(self._sums / self._count, reduce_op="mean")
-        source_loss, distance = (means if isinstance(means, Tensor) else self._sums).tolist()
+        means: Any = self.trainer.strategy.reduce(self._sums / self._count, reduce_op="mean")
+        found = dict(zip(self._means_of, means.tolist(), strict=True))
         self._sums, self._count = None, 0
-        for name, value in (("source loss", source_loss), ("distance", distance)):
+        for name, value in found.items():
             if not abs(value) < LARGEST_LOSS:
-                raise _diverged(f"the {name} is {value:g} in epoch {len(self.history) + 1}")
+                raise _diverged(f"the {name.replace('_', ' ')} is {value:g} in epoch {len(self.history) + 1}")
         names = ("validation_loss", "validation_accuracy", "target_accuracy")
         logged = self.trainer.callback_metrics
         validation = {name: float(logged[name]) for name in names if name in logged}
-        self.history.append({"source_loss": source_loss, "distance": distance, **validation})
+        self.history.append({**found, **validation})
         if self.on_epoch is not None:
             self.on_epoch(dict(self.history[-1]))
 
@@ -375,10 +436,10 @@ def inputs_of(batch: Any) -> Any:
     return batch[0] if isinstance(batch, (list, tuple)) and batch else batch
 
 
-def _joinable(source: Any, target: Any) -> bool:
-    """Whether the inputs of both domains can go through the network as one batch."""
-    both = isinstance(source, Tensor) and isinstance(target, Tensor)
-    return both and source.shape[1:] == target.shape[1:] and source.dtype == target.dtype
+def _joinable(inputs: Sequence[Any]) -> bool:
+    """Whether inputs can go through the network as one batch, of several."""
+    kinds = {(part.shape[1:], part.dtype) if isinstance(part, Tensor) else None for part in inputs}
+    return len(inputs) > 1 and len(kinds) == 1 and None not in kinds
 
 
 def _are_classes(outputs: Tensor, labels: Tensor) -> bool:
@@ -400,20 +461,8 @@ def _described(batch: Any) -> str:
 def _layer_widths(model: nn.Module, layers: Sequence[str], inputs: Any) -> dict[str, int]:
     """The features of named layers, from a pass that changes nothing in the network."""
     with eval_mode(model), torch.no_grad(), recorded(model, layers) as activations:
-        model(inputs)
+        network_outputs(model, inputs)
     return {name: values.shape[1] for name, values in activations.items()}
-
-
-@contextmanager
-def eval_mode(model: nn.Module) -> Iterator[None]:
-    """Put all of a network in eval mode and afterwards each part back in its own."""
-    training = [part for part in model.modules() if part.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for part in training:
-            part.training = True
 
 
 def _optimizer_maker(optimizer: object, learning_rate: float | None) -> Callable[[list[Any]], Any]:

@@ -20,9 +20,19 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
+from momentalign.discrepancies.distributed import joined_sum
 from momentalign.errors import InvalidInputError
 
-__all__ = ["BalancedSampler", "gathered", "number_of_ranks", "of_this_rank", "sharded", "share_of_rank"]
+__all__ = [
+    "BalancedSampler",
+    "gathered",
+    "mean_over_ranks",
+    "number_of_ranks",
+    "of_this_rank",
+    "sharded",
+    "share_of_rank",
+    "sum_over_ranks",
+]
 
 State = TypeVar("State")
 
@@ -119,6 +129,16 @@ def share_of_rank(rows: int | torch.Tensor, *, like: torch.Tensor) -> torch.Tens
     total = own.clone()
     dist.all_reduce(total)
     return own * number_of_ranks() / total
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """Return the sum over the ranks; its gradient is that of the sum of all ranks' losses."""
+    return values if number_of_ranks() == 1 else joined_sum(values, dist.group.WORLD)
+
+
+def mean_over_ranks(mean: Tensor, share: Tensor | float) -> Tensor:
+    """Return the mean over the rows of all ranks from that over this rank's, which count as :func:`share_of_rank`."""
+    return mean if number_of_ranks() == 1 else sum_over_ranks(share * mean) / number_of_ranks()
 
 
 def sharded(loader: Any, name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,16 +14,25 @@ from momentalign.errors import InvalidInputError
 from momentalign.training.deep.lightning import pl
 from momentalign.validation import check_number
 
-__all__ = ["AveragedWeights", "SourceStatistics"]
+__all__ = ["DECAY", "AveragedWeights", "SourceStatistics", "move_average"]
+
+DECAY = 0.999
+
+
+def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], steps: int, decay: float) -> None:
+    r"""Move averages of weights, in place, after so many steps towards what the weights are now.
+
+    .. math:: \bar w_t = \bar w_{t-1} + \max(1 - d, 9 / (10 + t)) (w_t - \bar w_{t-1})
+    """
+    torch._foreach_lerp_(list(average), list(weights), max(1.0 - decay, 9.0 / (10.0 + steps)))
 
 
 class AveragedWeights(pl.Callback):
-    r"""Averages the weights of the network while it trains and replaces them by the averages at the end.
+    """Averages the weights of the network while it trains and replaces them by the averages at the end.
 
-    .. math:: \bar w_t = \bar w_{t-1} + \max(1 - d, 9 / (10 + t)) (w_t - \bar w_{t-1})
-
-    They scatter less than the weights of any step (B. Polyak, A. Juditsky, Acceleration of stochastic approximation by
-    averaging, 1992; with exponential weights A. Tarvainen, H. Valpola, Mean teachers are better role models, 2017).
+    The averages of :func:`move_average` scatter less than the weights of any step (B. Polyak, A. Juditsky, Acceleration
+    of stochastic approximation by averaging, 1992; with exponential weights A. Tarvainen, H. Valpola, Mean teachers are
+    better role models, 2017).
 
     Parameters
     ----------
@@ -36,7 +45,7 @@ class AveragedWeights(pl.Callback):
     0.99
     """
 
-    def __init__(self, decay: float = 0.999) -> None:
+    def __init__(self, decay: float = DECAY) -> None:
         self.decay = check_number(decay, "decay", least=0.0, below=1.0, example=0.999)
         self._average: list[Tensor] = []
         self._steps = 0
@@ -51,7 +60,7 @@ class AveragedWeights(pl.Callback):
         if len(self._average) != len(weights):
             self._average = [weight.clone() for weight in weights]
         self._average = [average.to(weight.device) for average, weight in zip(self._average, weights, strict=True)]
-        torch._foreach_lerp_(self._average, weights, max(1.0 - self.decay, 9.0 / (10.0 + self._steps)))
+        move_average(self._average, weights, self._steps, self.decay)
         self._steps += 1
 
     def on_train_end(self, _trainer: pl.Trainer, pl_module: Any) -> None:

@@ -1,0 +1,217 @@
+"""Networks as others write them: several inputs, structured outputs, sequences, compiled; and both Lightnings."""
+
+import shutil
+import subprocess
+import sys
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytorch_lightning
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from momentalign.training.deep.adapt import adapt
+
+
+@dataclass
+class Output:
+    """As ``transformers`` gives it."""
+
+    logits: Tensor
+    attention: Tensor | None = None
+
+
+class Words(nn.Module):
+    """A small transformer encoder with the interface of ``transformers``: keywords in, a structure out."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form = form
+        self.embed = nn.Embedding(40, 16)
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), 1, enable_nested_tensor=False
+        )
+        self.pooler = nn.Sequential(nn.Linear(16, 16), nn.Tanh())
+        self.classifier = nn.Linear(16, 2)
+
+    def forward(self, input_ids, attention_mask=None):
+        hidden = self.encoder(self.embed(input_ids), src_key_padding_mask=attention_mask == 0)
+        logits = self.classifier(self.pooler(hidden[:, 0]))
+        forms = {"dataclass": Output(logits), "tuple": (logits, hidden), "mapping": OrderedDict(logits=logits)}
+        return forms[self.form]
+
+
+def sentences(*, shifted):
+    """A word says the class, one of ten each; sentences of the target are shorter, and padded."""
+    drawn = torch.Generator().manual_seed(int(shifted))
+    labels = torch.arange(120) % 2
+    ids = torch.randint(20, 40, (120, 6), generator=drawn)
+    ids[:, 1] = 10 * labels + torch.randint(0, 10, (120,), generator=drawn)
+    mask = torch.ones_like(ids)
+    mask[:, 5] = int(not shifted)
+    return ids, mask, labels
+
+
+class Dictionaries(torch.utils.data.Dataset):
+    def __init__(self, *, shifted):
+        self.ids, self.mask, self.labels = sentences(shifted=shifted)
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, row):
+        return {"input_ids": self.ids[row], "attention_mask": self.mask[row]}, self.labels[row]
+
+
+@pytest.mark.parametrize("form", ["dataclass", "tuple", "mapping"])
+@pytest.mark.parametrize("settings", [{}, {"discrepancy": "dann", "sharpen": 0.3}])
+def test_transformers_train_on_dictionaries(form, settings):
+    torch.manual_seed(0)
+    model, history = Words(form), []
+    source, target = (
+        DataLoader(Dictionaries(shifted=shifted), batch_size=40, shuffle=True) for shifted in (False, True)
+    )
+    adapted = adapt(
+        model, "pooler", source, target, max_epochs=15, learning_rate=1e-2, device="cpu", random_state=0, weight=0.1,
+        source_validation=source, target_validation=target, on_epoch=history.append, **settings,
+    )  # fmt: skip
+    assert type(adapted) is Words
+    assert history[-1]["validation_accuracy"] > 0.9
+    assert "target_accuracy" in history[-1]
+
+
+def test_a_dictionary_may_be_one_input():
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.top = nn.Sequential(nn.Linear(4, 3), nn.Sigmoid()), nn.Linear(3, 2)
+
+        def forward(self, batch):
+            return self.top(self.hidden(batch["rows"]))
+
+    rows, labels = torch.randn(8, 4), torch.arange(8) % 2
+    adapted = adapt(Whole(), "hidden", [({"rows": rows}, labels)], [{"rows": rows + 1}], max_epochs=1, device="cpu")
+    assert adapted({"rows": rows}).shape == (8, 2)
+
+
+class Block(nn.Module):
+    """Two convolutions around a shortcut, in the names of torchvision."""
+
+    def __init__(self, inputs, width, stride):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(inputs, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = nn.Sequential(nn.Conv2d(inputs, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+
+    def forward(self, images):
+        maps = self.relu(self.bn1(self.conv1(images)))
+        return self.relu(self.bn2(self.conv2(maps)) + self.downsample(images))
+
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer1, self.layer2 = Block(1, 16, 1), Block(16, 32, 2)
+        self.avgpool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(32, 10)
+
+    def forward(self, images):
+        return self.fc(torch.flatten(self.avgpool(self.layer2(self.layer1(images))), 1))
+
+
+@pytest.mark.parametrize("layer", ["avgpool", "fc"])
+def test_residual_networks_align_what_is_below_or_at_their_top(digits, layer):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = ResNet()
+    found = {}
+    for discrepancy in (None, "cmd"):
+        adapted = adapt(
+            model, layer, digits.source_loader(), digits.target_loader(), discrepancy=discrepancy, max_epochs=6,
+            interval=None if discrepancy is None else (0.0, 3.0), learning_rate=5e-3, device="cpu", random_state=0,
+        )  # fmt: skip
+        assert type(adapted) is ResNet
+        found[discrepancy] = digits.target_accuracy(adapted)
+    assert found["cmd"] > found[None] + 0.1
+
+
+def windows(*, shifted):
+    """Two kinds of movement, a slow and a fast wave; the other sensor has an offset and another gain."""
+    time, labels = torch.arange(32) / 32, torch.arange(200) % 2
+    drawn = torch.Generator().manual_seed(int(shifted))
+    phase = torch.rand(200, 1, generator=drawn)
+    waves = torch.sin(6.28 * ((2 + 3 * labels[:, None]) * time + phase)) + 0.3 * torch.randn(200, 32, generator=drawn)
+    return TensorDataset((0.6 * waves + 0.7 if shifted else waves)[:, None], labels)
+
+
+def test_convolutions_on_windows_of_a_sensor():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv1d(1, 16, 7), nn.ReLU(), nn.Conv1d(16, 16, 7), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(),
+        nn.Linear(16, 16), nn.Sigmoid(), nn.Linear(16, 2),
+    )  # fmt: skip
+    source, target = (DataLoader(windows(shifted=shifted), batch_size=100) for shifted in (False, True))
+    found = {}
+    for discrepancy in (None, "cmd"):
+        history = []
+        adapt(model, "7", source, target, discrepancy=discrepancy, max_epochs=40, learning_rate=5e-3, device="cpu",
+              random_state=0, target_validation=target, on_epoch=history.append)  # fmt: skip
+        found[discrepancy] = history[-1]["target_accuracy"]
+    assert found["cmd"] > 0.95 > found[None] + 0.02
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # dynamo's look at what a hook is given
+@pytest.mark.skipif(sys.platform == "win32", reason="dynamo knows no Windows")
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used before"])
+def test_compiled_networks_train_to_the_same_weights(task, small, used):
+    def trained(model):
+        loaders = task.source_loader(), task.target_loader()
+        settings = {"sharpen": 0.5, "max_epochs": 2, "source_validation": task.source_loader(), "random_state": 0}
+        return adapt(model, "1", *loaders, device="cpu", **settings)
+
+    compiled = torch.compile(small, backend="aot_eager")
+    if used:
+        compiled(task.rows)
+    adapted = trained(compiled)
+    assert type(adapted) is type(compiled)
+    for found, expected in zip(adapted.parameters(), trained(small).parameters(), strict=True):
+        torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(adapted(task.rows), adapted._orig_mod(task.rows))
+
+
+PROGRAM = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import lightning as L
+import torch
+import momentalign as ma
+from torch import nn
+rows, labels = torch.rand(40, 4), torch.arange(40) % 2
+network = nn.Sequential(nn.Linear(4, 6), nn.Sigmoid(), nn.Linear(6, 2))
+module = ma.DeepAdaptation(network, "1", sharpen=1.0)
+trainer = L.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_progress_bar=False,
+                    enable_model_summary=False, default_root_dir=sys.argv[1])
+trainer.fit(module, ma.PairedLoader([(rows, labels)], [rows + 1.0]))
+ma.adapt(network, "1", [(rows, labels)], [rows + 1.0], max_epochs=1, checkpoint=sys.argv[1] + "/run", device="cpu")
+assert "pytorch_lightning" not in sys.modules
+print(len(module.history), isinstance(module, L.LightningModule))
+"""
+
+
+def test_trainers_of_the_other_package_take_the_module(tmp_path):
+    """``lightning`` is the code of ``pytorch_lightning`` under another name: it is made here the same way."""
+    packages = Path(pytorch_lightning.__file__).parents[1]
+    for old, new in (("pytorch_lightning", "pytorch"), ("lightning_fabric", "fabric")):
+        shutil.copytree(packages / old, tmp_path / "lightning" / new, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (tmp_path / "lightning").rglob("*.py"):
+        text = path.read_text().replace("pytorch_lightning", "lightning.pytorch")
+        path.write_text(text.replace("lightning_fabric", "lightning.fabric"))
+    (tmp_path / "lightning" / "__init__.py").write_text("from lightning.pytorch import LightningModule, Trainer\n")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=300, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-2:] == ["2", "True"]
