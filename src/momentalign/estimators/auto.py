@@ -35,7 +35,6 @@ from momentalign.estimators.evidence import (
     Evidence,
     agreement,
     agreement_weights,
-    expected_gain,
     share_of_class_means,
     source_weights,
 )
@@ -400,7 +399,7 @@ class AutoClassifier(ClassifierMixin, AutoEstimator):  # type: ignore[misc]
         self.decision_ = f"{evidence.done}. Expected accuracy on the target {self.estimate_!r}"
         if evidence.share_adapted > 0.0:
             plain = portfolio.answer_on_target(judged.of_plain).argmax(axis=1)
-            self.gain_ = expected_gain(float((plain != predicted).mean()))
+            self.gain_ = evidence.expected_gain(float((plain != predicted).mean()))
             self.decision_ += f", {_above(self.gain_)}"
         self.decision_ += f". {evidence.reason}"
         if self.estimate_.value < max(judged.scores) - FAR_BELOW:

@@ -35,6 +35,8 @@ EXPLAINED, UNEXPLAINED = 0.82, 0.90
 VARIANCE_HELD, RAISED, ROWS_LOOKED_AT, ROWS_A_COMPONENT = 0.9, 0.02, 1_000, 5
 # Parts of the values outside of the source's range; on the development tasks there are at most 0.012.
 A_FEW_OUTSIDE, MANY_OUTSIDE = 0.1, 0.3
+# Features in other units: their standard deviation is so many times larger or smaller. Parts of them that count.
+OTHER_UNITS, SOME_IN_OTHER_UNITS, MOST_IN_OTHER_UNITS = 4.0, 0.6, 0.8
 # A moved copy: the features moved by so many standard deviations (root mean square), shares explain little of it, and
 # what is left are distances of a size that samples of one distribution have by chance.
 FAR, LITTLE_EXPLAINED, BY_CHANCE = 0.8, 0.7, 1.0
@@ -50,20 +52,24 @@ def ramp(value: float, start: float, end: float) -> float:
 
 
 def share_outside(source: NDArray[np.floating], target: NDArray[np.floating]) -> float:
-    """Return how far the target is outside of what the source covers, from 0 (within) to 1 (outside).
+    """Return how far the target is out of the source's reach, from 0 (within) to 1 (outside).
 
-    A value is outside where it is further from the source's range of its column than that range is wide.
+    A value is outside where it is further from the source's range of its column than that range is wide. Rows whose
+    features spread four times as much or as little as in the source are measured in other units, and out of reach too.
 
     Examples
     --------
     >>> source = np.array([[0.0], [1.0]])
-    >>> share_outside(source, np.array([[0.5], [1.5]])), share_outside(source, np.array([[90.0], [99.0]]))
-    (0.0, 1.0)
+    >>> [share_outside(source, np.array(target)) for target in ([[0.5], [1.5]], [[90.0], [99.0]], [[0.0], [0.1]])]
+    [0.0, 1.0, 1.0]
     """
     low, high = source.min(axis=0), source.max(axis=0)
     width = np.where(high > low, high - low, np.inf)
     outside = float(((target < low - width) | (target > high + width)).mean())
-    return float(np.clip((outside - A_FEW_OUTSIDE) / (MANY_OUTSIDE - A_FEW_OUTSIDE), 0.0, 1.0))
+    stds = np.stack([part.std(axis=0, dtype=np.float64) for part in (source, target)])
+    stds = stds[:, (stds > 1e-6).all(axis=0)]
+    rescaled = float((abs(np.log(stds[1] / stds[0])) > np.log(OTHER_UNITS)).mean()) if stds.size else 0.0
+    return max(ramp(outside, A_FEW_OUTSIDE, MANY_OUTSIDE), ramp(rescaled, SOME_IN_OTHER_UNITS, MOST_IN_OTHER_UNITS))
 
 
 def unexplained_shift(
