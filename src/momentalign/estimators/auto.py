@@ -31,6 +31,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.estimators.classifier import ClassLabels
 from momentalign.estimators.domains import Labels, all_or_nothing, as_float32, read_domains
 from momentalign.estimators.evidence import (
+    ERRORS_BEHIND,
     Z90,
     Evidence,
     agreement,
@@ -452,7 +453,7 @@ def _mean_agreement(labels: list[NDArray[np.intp]], of: list[int]) -> float:
 
 
 def _behind(portfolio: Portfolio, scores: list[float], by_agreement: Floats) -> float:
-    """How far adapted candidates are behind the best plain one on held-out source rows, less one standard error."""
+    """How far adapted candidates are behind the best plain one on held-out source rows, less what may be chance."""
     candidates, problem = portfolio.candidates, portfolio.problem
     best = max((index for index, one in enumerate(candidates) if not one.adapted), key=lambda index: scores[index])
     asked = [index for index, one in enumerate(candidates) if one.adapted and by_agreement[index]]
@@ -462,7 +463,7 @@ def _behind(portfolio: Portfolio, scores: list[float], by_agreement: Floats) -> 
     apart = right[0] - np.average(right[1:], axis=0, weights=by_agreement[asked])
     mean = float(np.average(apart, weights=problem.counts[rows]))
     variance = float(np.average((apart - mean) ** 2, weights=problem.counts[rows]))
-    return mean - float(np.sqrt(variance / problem.counts[rows].sum()))
+    return mean - ERRORS_BEHIND * float(np.sqrt(variance / problem.counts[rows].sum()))
 
 
 def _with_class_means(portfolio: Portfolio, scores: list[float], weights: Floats, share: float) -> Floats:

@@ -49,6 +49,7 @@ from momentalign.evaluation.kind_of_shift import EXPLAINED, UNEXPLAINED, ramp
 from momentalign.evaluation.target_accuracy import TargetEstimate
 
 __all__ = [
+    "ERRORS_BEHIND",
     "Evidence",
     "agreement",
     "agreement_weights",
@@ -64,8 +65,8 @@ AGREEMENT_POWER = 8.0
 FULLY_ADAPTED, NOT_ADAPTED = 0.92, 0.97
 # Shift across the directions of the source, relative to along them, and how much is adapted where it stays within them.
 WITHIN_DIRECTIONS, ACROSS_DIRECTIONS, ADAPTED_WITHIN = 0.7, 1.0, 0.4
-# How far adapted candidates are behind plain ones on held-out source rows, beyond one standard error.
-HARDLY_BEHIND, FAR_BEHIND = 0.03, 0.06
+# How far adapted candidates are behind plain ones on held-out source rows, beyond so many standard errors.
+HARDLY_BEHIND, FAR_BEHIND, ERRORS_BEHIND = 0.03, 0.06, 1.5
 SOURCE_POWER = 30.0
 # The part of the answer that class means give, and how it fades where on held-out source rows they are further behind
 # the median of the other candidates than so much.
