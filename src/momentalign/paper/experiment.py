@@ -24,16 +24,15 @@ from momentalign.version import __version__
 
 __all__ = [
     "Cell",
+    "Estimate",
     "Progress",
     "Say",
     "accuracy_on_components",
-    "announce",
     "check_names",
     "describe_duration",
     "figures_of",
     "identity",
     "run_cells",
-    "silent",
     "split_task",
     "table_result",
 ]
@@ -43,6 +42,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 Say: TypeAlias = Callable[[str], None]
 Group: TypeAlias = Callable[[Sequence[Cell]], Iterable[Sequence[Cell]]]
 Compute: TypeAlias = Callable[[Sequence[Cell]], list[dict[str, Any]]]
+Estimate: TypeAlias = Callable[[Sequence[Cell]], float | None]
 
 
 def run_cells(
@@ -52,6 +52,8 @@ def run_cells(
     *,
     group: Group | None = None,
     n_jobs: int = 1,
+    estimate: Estimate | None = None,
+    say: Say | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compute the cells that the journal does not hold and return the results of all by their keys.
@@ -77,6 +79,9 @@ def run_cells(
         Processes to compute in; -1 takes every core, 1 stays in this process. Inside
         ``joblib.parallel_config(backend="dask")`` the workers of the cluster are taken instead; give them one thread
         each.
+    estimate, say
+        Returns how many seconds the missing cells will take, None where that is not known, and what is called with a
+        sentence that tells it before anything is computed.
     progress
         Called with the number of finished cells and of all cells, at first and after each piece of work.
 
@@ -94,6 +99,8 @@ def run_cells(
     done = journal.done()
     missing = [cell for key, cell in wanted.items() if key not in done]
     finished = len(wanted) - len(missing)
+    if say is not None and estimate is not None and (seconds := estimate(missing)) is not None:
+        say(f"{len(missing)} of {len(wanted)} trainings are to be done: {describe_duration(seconds)}")
     show = progress or (lambda _finished, _total: None)
     show(finished, len(wanted))
     work = [[cell] for cell in missing] if group is None else group(missing)
@@ -121,21 +128,6 @@ def _compute(compute: Compute, cells: Sequence[Cell], *, alone: bool) -> tuple[S
     except Exception as error:
         error.add_note(f"This happened in the cell {' and the cell '.join(map(cell_key, cells))}.")
         raise
-
-
-def silent(_text: str) -> None:
-    """Say nothing."""
-
-
-def announce(
-    cells: Sequence[Cell], journal: Journal, say: Say, seconds: Callable[[Sequence[Cell]], float | None]
-) -> None:
-    """Say how many cells are missing and how long they will take; None where that is not known."""
-    wanted, done = {cell_key(cell): cell for cell in cells}, journal.done()
-    missing = [cell for key, cell in wanted.items() if key not in done]
-    estimate = seconds(missing)
-    if estimate is not None:
-        say(f"{len(missing)} of {len(wanted)} trainings are to be done: {describe_duration(estimate)}")
 
 
 def describe_duration(seconds: float) -> str:

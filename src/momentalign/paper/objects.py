@@ -34,16 +34,15 @@ from momentalign.paper.experiment import (
     Progress,
     Say,
     accuracy_on_components,
-    announce,
     figures_of,
     identity,
     run_cells,
-    silent,
     split_task,
     table_result,
 )
 from momentalign.paper.office import ObjectFeatures
-from momentalign.paper.tables import OBJECTS, PageText, comparison_page
+from momentalign.paper.pages import PageText, comparison_page
+from momentalign.paper.tables import OBJECTS
 from momentalign.training.config import Distance, NetworkSpec, Optimizer, Rows
 from momentalign.training.torch_engine import (
     StackDistance,
@@ -156,7 +155,7 @@ def run(
     tasks: Sequence[str] = TASKS,
     n_jobs: int = 1,
     device: str = "cpu",
-    say: Say = silent,
+    say: Say | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return accuracies of methods on tasks, ready for JSON; what the journal holds is not computed again.
@@ -166,8 +165,7 @@ def run(
     """
     cells = {method: {task: _cells(method, task, seeds, features) for task in tasks} for method in methods}
     every = [cell for column in cells.values() for own in column.values() for cell in own]
-    announce(every, journal, say, partial(estimate, features=features, device=device, n_jobs=effective_n_jobs(n_jobs)))
-    done = compute_all(every, features, journal, device=device, n_jobs=n_jobs, progress=progress)
+    done = compute_all(every, features, journal, device=device, n_jobs=n_jobs, say=say, progress=progress)
     columns = {
         method: {
             "title": METHODS[method].title,
@@ -228,6 +226,7 @@ def compute_all(
     *,
     device: str = "cpu",
     n_jobs: int = 1,
+    say: Say | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compute the cells that the journal does not hold and return all results by their keys.
@@ -235,11 +234,17 @@ def compute_all(
     On the CPU each cell is a piece of work for one process; on an accelerator all heads of one task that share their
     settings train as one stack, and a few stacks side by side in processes of their own.
     """
-    work = partial(compute, features=features, device=device)
-    if device == "cpu":
-        return run_cells(cells, work, journal, n_jobs=n_jobs, progress=progress)
-    at_once = min(effective_n_jobs(n_jobs), STACKS_AT_ONCE)
-    return run_cells(cells, work, journal, group=_by_stack, n_jobs=at_once, progress=progress)
+    on_cpu, jobs = device == "cpu", effective_n_jobs(n_jobs)
+    return run_cells(
+        cells,
+        partial(compute, features=features, device=device),
+        journal,
+        group=None if on_cpu else _by_stack,
+        n_jobs=n_jobs if on_cpu else min(jobs, STACKS_AT_ONCE),
+        estimate=partial(estimate, features=features, device=device, n_jobs=jobs),
+        say=say,
+        progress=progress,
+    )
 
 
 def _by_stack(cells: Sequence[Cell]) -> list[list[Cell]]:

@@ -40,8 +40,9 @@ from momentalign.paper.experiment import (
     table_result,
 )
 from momentalign.paper.grouped import reverse_scores_of_tasks, train_tasks
+from momentalign.paper.pages import PageText, comparison_page
 from momentalign.paper.problems import REVIEWS_FILE, Reviews, load_reviews
-from momentalign.paper.tables import REVIEWS, PageText, comparison_page
+from momentalign.paper.tables import REVIEWS
 from momentalign.selection.search import ReverseValidationSearch
 from momentalign.training.config import Distance, NetworkSpec, Optimizer, Task, TrainingConfig
 
@@ -310,7 +311,7 @@ def starts(
         config, optimizer=Optimizer("sgd", 0.1, momentum=0.0), batch_size=32, max_epochs=1, patience=None, keep="last"
     )
     alone = [Task(task.source, task.labels, None, task.n_classes) for task in tasks]
-    trained = train_tasks(alone, warm_up, [NetworkSpec(seed) for seed in seeds], device=device)
+    trained = train_tasks(alone, warm_up, [[NetworkSpec(seed) for seed in seeds]] * len(tasks), device=device)
     return [[network.layers for network in networks] for networks in trained]
 
 
