@@ -324,8 +324,9 @@ def _figures(result: Result, comparison: Comparison, task: str) -> Markup:
         names = ("nuclear_norm", "mutual_information")
         scores = [float(np.mean([score[name] for score in column["scores"][task]])) for name in names]
         seconds = float(np.mean(column["seconds"][task]))
-        numbers = [*((share, percent) for share in shares), *((score, "{:.3f}".format) for score in scores)]
-        rows.append([TableCell(title), *(number_cell(*one) for one in (*numbers, (seconds, "{:.0f}".format)))])
+        cells = [number_cell(share, percent) for share in shares]
+        cells += [number_cell(score, "{:.3f}".format) for score in scores]
+        rows.append([TableCell(title), *cells, number_cell(seconds, "{:.0f}".format)])
     caption = (
         f"{long_task(task)}: accuracy on test images, scores of target images without their labels, time to train; "
         "means over seeds"

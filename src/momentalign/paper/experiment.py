@@ -6,7 +6,7 @@ and machines, the journal keeps them, and a run that was stopped computes what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -28,6 +28,7 @@ __all__ = [
     "Progress",
     "Say",
     "accuracy_on_components",
+    "cells_alike",
     "check_names",
     "describe_duration",
     "figures_of",
@@ -135,8 +136,8 @@ def describe_duration(seconds: float) -> str:
 
     Examples
     --------
-    >>> describe_duration(4.0), describe_duration(70.0), describe_duration(1500.0), describe_duration(50_000.0)
-    ('less than a minute', 'about 1 minute', 'about 25 minutes', 'about 14 hours')
+    >>> [describe_duration(seconds) for seconds in (44.0, 46.0, 91.0, 1500.0, 7300.0)]
+    ['less than a minute', 'about 1 minute', 'about 2 minutes', 'about 25 minutes', 'about 2 hours']
     """
     if seconds < 45:
         return "less than a minute"
@@ -175,6 +176,20 @@ def table_result(
     """Return the result of an experiment, ready for JSON, with what identifies it."""
     rest = {name: value for name, value in described.items() if name != "what"}
     return {"kind": kind, **rest, "seeds": list(seeds), "tasks": list(tasks), **parts}
+
+
+def cells_alike(cells: Iterable[Cell], key: Callable[[Cell], Hashable]) -> list[list[Cell]]:
+    """Return the cells with equal keys together, in the order in which keys first occur.
+
+    Examples
+    --------
+    >>> cells_alike([{"x": 1}, {"x": 2}, {"x": 3}], lambda cell: cell["x"] % 2)
+    [[{'x': 1}, {'x': 3}], [{'x': 2}]]
+    """
+    groups: dict[Hashable, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return list(groups.values())
 
 
 def split_task(task: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ source alone decides. A cell is one task, one method and one seed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from momentalign.paper.experiment import (
     Progress,
     Say,
     accuracy_on_components,
+    cells_alike,
     figures_of,
     identity,
     run_cells,
@@ -249,11 +250,11 @@ def compute_all(
 
 def _by_stack(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Groups of cells that can train as one stack, those that take longest first."""
-    groups: dict[Any, list[Cell]] = {}
-    for cell in cells:
-        key = (cell["source"], cell["target"], cell["method"] == "tca", METHODS[cell["method"]].config)
-        groups.setdefault(key, []).append(cell)
-    return sorted(groups.values(), key=lambda group: -METHODS[group[0]["method"]].config.max_updates)
+
+    def key(cell: Cell) -> Hashable:
+        return cell["source"], cell["target"], cell["method"] == "tca", METHODS[cell["method"]].config
+
+    return sorted(cells_alike(cells, key), key=lambda group: -METHODS[group[0]["method"]].config.max_updates)
 
 
 def compute(cells: Sequence[Cell], features: ObjectFeatures, *, device: str = "cpu") -> list[dict[str, Any]]:

@@ -34,6 +34,7 @@ from momentalign.paper.experiment import (
     Cell,
     Progress,
     accuracy_on_components,
+    cells_alike,
     identity,
     run_cells,
     split_task,
@@ -222,16 +223,12 @@ def compute_all(
     work = partial(compute, folder=None if folder is None else str(folder), device=device)
     if device == "cpu":
         return run_cells(cells, work, journal, n_jobs=n_jobs, progress=progress)
-    return run_cells(cells, work, journal, group=_by_settings, progress=progress)
+    return run_cells(cells, work, journal, group=partial(cells_alike, key=_without_task), progress=progress)
 
 
-def _by_settings(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Groups of cells that differ in the task alone."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        shared = {name: value for name, value in cell.items() if name not in ("source", "target")}
-        groups.setdefault(cell_key(shared), []).append(cell)
-    return list(groups.values())
+def _without_task(cell: Cell) -> str:
+    """What cells share that differ in the task alone."""
+    return cell_key({name: value for name, value in cell.items() if name not in ("source", "target")})
 
 
 def compute(cells: Sequence[Cell], *, folder: str | None = None, device: str = "cpu") -> list[dict[str, Any]]:
