@@ -41,7 +41,7 @@ from momentalign.paper.digit_networks import (
 )
 from momentalign.paper.digits_data import Digits, Split, load_mnist, load_mnist_m, load_svhn
 from momentalign.paper.experiment import Cell, Progress, Say, figures_of, run_cells, table_result
-from momentalign.paper.pages import PageText, comparison_page, draw, line_sign, number_cell
+from momentalign.paper.pages import comparison_page, draw, line_sign, number_cell
 from momentalign.paper.synthetic_digits import make_synth_digits
 from momentalign.paper.tables import DIGITS, Comparison, compare, long_task
 from momentalign.report.page import (
@@ -256,7 +256,6 @@ def load_digits(name: str, split: Split, synth_size: int, folder: str | None) ->
 
 # The page.
 PLAIN, FIRST = "cnn", ("cmd", "cv-cmd")
-PAGE = PageText("Digit recognition", PLAIN, "cmd", "Source → target; accuracy on the target's test images.")
 DOT, CROSS = "h0", "m-3-3l6 6m0-6l-6 6"
 CELL, SIDE = 36.0, 34.0
 DARKEST = 0.5  # so that text on it can be read
@@ -272,7 +271,8 @@ def digits_page(result: Result) -> str:
     plain = {name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in recipe.items()}
     whole = {**result, "protocol": {**plain, **changes, "device": result["device"]}, "data": {}}
     more = [Section(long_task(task), _task(result, comparison, task)) for task in comparison.tasks]
-    return comparison_page(whole, DIGITS, PAGE, more=more)
+    tested = "Source → target; accuracy on the target's test images."
+    return comparison_page(whole, DIGITS, title="Digit recognition", pair=(PLAIN, "cmd"), tested=tested, more=more)
 
 
 def _task(result: Result, comparison: Comparison, task: str) -> list[Markup]:

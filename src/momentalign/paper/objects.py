@@ -42,7 +42,7 @@ from momentalign.paper.experiment import (
     table_result,
 )
 from momentalign.paper.office import ObjectFeatures
-from momentalign.paper.pages import PageText, comparison_page
+from momentalign.paper.pages import comparison_page
 from momentalign.paper.tables import OBJECTS
 from momentalign.training.config import Distance, NetworkSpec, Optimizer, Rows
 from momentalign.training.torch_engine import (
@@ -184,7 +184,8 @@ def run(
 def objects_page(result: Mapping[str, Any]) -> str:
     """Return the page of one result of ``momentalign reproduce objects``."""
     tested = "Source → target; accuracy on all pictures of the target, whose labels were not used."
-    return comparison_page(result, OBJECTS, PageText("Object recognition on Office-31", "nn", "fp-cmd", tested))
+    title, pair = "Object recognition on Office-31", ("nn", "fp-cmd")
+    return comparison_page(result, OBJECTS, title=title, pair=pair, tested=tested)
 
 
 def object_identity(features: ObjectFeatures) -> dict[str, Any]:

@@ -42,7 +42,6 @@ from momentalign.report.page import (
 from momentalign.report.svg import DIAMOND, Frame, Picture, axes, label, line, marks, path, rule, ticks
 
 __all__ = [
-    "PageText",
     "Strip",
     "change_text",
     "comparison_page",
@@ -165,17 +164,14 @@ def change_text(what: str, before: float, after: float) -> str:
     return f"{'raises' if after > before else 'lowers'} {what} from {percent(before)} to {percent(after)}"
 
 
-class PageText(NamedTuple):
-    """The texts of one page: title, the plain and the aligned method of the headline, and what is tested."""
+def comparison_page(
+    result: Result, paper: PaperTable, *, title: str, pair: tuple[str, str], tested: str, more: Sequence[Section] = ()
+) -> str:
+    """Return the page of a result beside a table of the paper.
 
-    title: str
-    before: str
-    after: str
-    tested: str
-
-
-def comparison_page(result: Result, paper: PaperTable, texts: PageText, *, more: Sequence[Section] = ()) -> str:
-    """Return the page of a result beside a table of the paper, with the sections in `more` before the last one."""
+    `pair` are the plain and the aligned method of the headline, `tested` says on what, and the sections in `more` stand
+    before the last one.
+    """
     comparison = compare(result, paper)
     settings = [
         (str(method["title"]), settings_text(method["settings"]) or "nothing to set")
@@ -183,43 +179,44 @@ def comparison_page(result: Result, paper: PaperTable, texts: PageText, *, more:
     ]
     sections = [
         Section("Beside the paper", _summary(result, comparison)),
-        Section("Every task", _tasks(result, comparison, texts)),
+        Section("Every task", _tasks(result, comparison, tested)),
         *more,
         Section("How this was made", [made_with(result, [*settings, *origin(result)])]),
     ]
-    return render_page(texts.title, _headline(comparison, texts), sections, numbers=_facts(comparison, texts))
+    return render_page(title, _headline(comparison, pair), sections, numbers=_facts(comparison, pair))
 
 
-def _headline(comparison: Comparison, texts: PageText) -> str:
+def _headline(comparison: Comparison, pair: tuple[str, str]) -> str:
     """The one sentence that says what was found."""
     over = f"averaged over {count_text(len(comparison.tasks), 'task')} and {comparison.seeds_text}"
     averages = {method: entries[AVERAGE] for method, entries in comparison.entries.items()}
-    if not {texts.before, texts.after} <= set(averages):
+    if not set(pair) <= set(averages):
         best = comparison.best(AVERAGE)
         return f"{comparison.titles[best]} gets {percent(averages[best].mean / 100)} of the target right, {over}."
-    pair = averages[texts.before], averages[texts.after]
-    changes = change_text("the accuracy on the unlabelled target", *(entry.mean / 100 for entry in pair))
-    papers = [percent(entry.paper / 100) for entry in pair if entry.paper is not None]
+    entries = [averages[method] for method in pair]
+    changes = change_text("the accuracy on the unlabelled target", *(entry.mean / 100 for entry in entries))
+    papers = [percent(entry.paper / 100) for entry in entries if entry.paper is not None]
     beside = f"; the {comparison.paper_name} has {' and '.join(papers)}" if papers else ""
     return f"Aligning moments {changes}, {over}{beside}."
 
 
-def _facts(comparison: Comparison, texts: PageText) -> list[Fact]:
+def _facts(comparison: Comparison, pair: tuple[str, str]) -> list[Fact]:
     """The values to remember."""
     found = []
-    for method in (texts.before, texts.after):
+    for method in pair:
         if method in comparison.titles:
             entry = comparison.entries[method][AVERAGE]
             note = "" if entry.paper is None else f"{comparison.paper_name} {percent(entry.paper / 100)}"
             found.append(Fact(percent(entry.mean / 100), f"{comparison.titles[method]}, average", note))
-    if texts.after not in comparison.titles:
+    _, aligned = pair
+    if aligned not in comparison.titles:
         return found
-    rank, title = comparison.paper_ranks.get(texts.after), comparison.titles[texts.after]
+    rank, title = comparison.paper_ranks.get(aligned), comparison.titles[aligned]
     in_paper = "" if rank is None else f"{comparison.paper_name} {rank:.1f}, of {len(comparison.paper_ranks)}"
-    best = f"{comparison.best_on(texts.after)} of {len(comparison.tasks)}"
+    best = f"{comparison.best_on(aligned)} of {len(comparison.tasks)}"
     return [
         *found,
-        Fact(f"{comparison.ranks[texts.after]:.1f}", f"average rank of {title}, of {len(comparison.titles)}", in_paper),
+        Fact(f"{comparison.ranks[aligned]:.1f}", f"average rank of {title}, of {len(comparison.titles)}", in_paper),
         Fact(best, f"tasks on which {title} is the most accurate"),
     ]
 
@@ -246,7 +243,7 @@ def _summary(result: Result, comparison: Comparison) -> list[Markup]:
     return [*note, text(comparison.describe_ranks()), table(caption, columns, rows)]
 
 
-def _tasks(result: Result, comparison: Comparison, texts: PageText) -> list[Markup]:
+def _tasks(result: Result, comparison: Comparison, tested: str) -> list[Markup]:
     """A panel per task, the table, and its sources."""
     strips = {
         task: [
@@ -271,7 +268,7 @@ def _tasks(result: Result, comparison: Comparison, texts: PageText) -> list[Mark
         title = f"Accuracy in percent on {long_task(task)}: {means}"
         x_ticks = [(at, f"{at:g} %") for at in ticks(*x_range)]
         panels.append(figure(strip_chart(frame, rows, x_ticks, title=title), long_task(task)))
-    lead = text(f"{texts.tested} All panels have the same scale.")
+    lead = text(f"{tested} All panels have the same scale.")
     signs = key(strip_signs("mean", comparison.paper_name))
     return [lead, signs, row(panels, least="17rem"), _table(comparison), _sources(comparison)]
 

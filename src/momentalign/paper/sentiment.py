@@ -41,7 +41,7 @@ from momentalign.paper.experiment import (
     table_result,
 )
 from momentalign.paper.grouped import reverse_scores_of_tasks, train_tasks
-from momentalign.paper.pages import PageText, comparison_page
+from momentalign.paper.pages import comparison_page
 from momentalign.paper.problems import REVIEWS_FILE, Reviews, load_reviews
 from momentalign.paper.tables import REVIEWS
 from momentalign.selection.search import ReverseValidationSearch
@@ -74,12 +74,6 @@ PROTOCOL = {
     "start": "lecun uniform, one epoch of SGD 0.1 in batches of 32",
     "kept": "the epoch of the best accuracy on the held-out reviews",
 }  # fmt: skip
-PAGE = PageText(
-    title="Sentiment analysis of product reviews",
-    before="nn",
-    after="cmd",
-    tested="Source → target; accuracy on the target's test reviews.",
-)
 
 
 @dataclass(frozen=True)
@@ -165,7 +159,8 @@ def run(
 
 def sentiment_page(result: Mapping[str, Any]) -> str:
     """Return the page of one result of ``momentalign reproduce sentiment``."""
-    return comparison_page(result, REVIEWS, PAGE)
+    title, tested = "Sentiment analysis of product reviews", "Source → target; accuracy on the target's test reviews."
+    return comparison_page(result, REVIEWS, title=title, pair=("nn", "cmd"), tested=tested)
 
 
 def review_identity(what: str) -> dict[str, Any]:
