@@ -174,10 +174,10 @@ def sentiment() -> Iterator[Figure]:
         tasks.append(Task(rows[:1400], labels[:1400], others, 2, rows[1400:], labels[1400:]))
         tests.append((reviews.rows[target][2000:], reviews.labels[target][2000:]))
     members = [NetworkSpec(seed, 1.0, ma.CMDLoss()) for seed in range(10)]
-    train_tasks(tasks[:2], TrainingConfig(max_epochs=2), members, device="cuda")  # Libraries load on first use.
+    train_tasks(tasks[:2], TrainingConfig(max_epochs=2), [members] * 2, device="cuda")  # Libraries load on first use.
     torch.cuda.synchronize()
     began = time.perf_counter()
-    trained = train_tasks(tasks, TrainingConfig(initializer="lecun_uniform"), members, device="cuda")
+    trained = train_tasks(tasks, TrainingConfig(initializer="lecun_uniform"), [members] * len(tasks), device="cuda")
     seconds = time.perf_counter() - began
     accuracies = [
         (outputs(network.layers, rows).argmax(1) == labels).mean()

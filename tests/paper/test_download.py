@@ -24,42 +24,61 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def stop_at(size):
-    """A progress function that is interrupted there, as by ^C."""
+def ranges_of(site, folder, content=CONTENT):
+    """Fetch the whole file and return the range of every request so far."""
+    assert download(f"{site.address}/some.bin", folder / "some.bin").read_bytes() == content
+    assert names(folder) == ["some.bin"]
+    return [wanted for _, wanted, _ in site.asked]
 
-    def progress(done, total):
-        if done >= size:
+
+def interrupt(site, folder):
+    """Begin a download and stop it half of the way, as by ^C; return the bytes that are kept."""
+
+    def progress(done, _total):
+        if done >= HALF:
             raise KeyboardInterrupt
 
-    return progress
-
-
-def interrupted(site, path, size=HALF):
     with pytest.raises(KeyboardInterrupt):
-        download(f"{site.address}/some.bin", path, progress=stop_at(size))
+        download(f"{site.address}/some.bin", folder / "some.bin", progress=progress)
+    return (folder / "some.bin.part").stat().st_size
+
+
+def leave_part(site, folder, content, total):
+    (folder / "some.bin.part").write_bytes(content)
+    facts = {"url": f"{site.address}/some.bin", "validator": '"one"', "total": total}
+    (folder / "some.bin.part.json").write_text(json.dumps(facts), encoding="ascii")
 
 
 def test_a_file_arrives_whole_and_nothing_else_stays(site, tmp_path):
-    seen = []
-    path = download(
-        f"{site.address}/some.bin",
-        tmp_path / "some.bin",
-        sha256=hashlib.sha256(CONTENT).hexdigest(),
-        progress=lambda *step: seen.append(step),
-    )
+    seen, digest = [], hashlib.sha256(CONTENT).hexdigest()
+    address, goal = f"{site.address}/some.bin", tmp_path / "some.bin"
+    path = download(address, goal, sha256=digest, progress=lambda *step: seen.append(step))
     assert path.read_bytes() == CONTENT
     assert names(tmp_path) == ["some.bin"]
     assert seen == sorted(seen)
     assert seen[-1] == (len(CONTENT), len(CONTENT))
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_broken_transfer_goes_on_with_a_range(site, tmp_path, chunked):
-    site.chunked, site.cuts = chunked, [HALF, 1000]
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    ranges = [None, f"bytes={HALF}-", f"bytes={HALF + 1000}-"]
-    assert site.asked == [("/some.bin", bytes_from, bytes_from and '"one"') for bytes_from in ranges]
-    assert names(tmp_path) == ["some.bin"]
+DATE = "Wed, 01 May 2019 00:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("settings", "ranges"),
+    [
+        ({"cuts": [HALF, 1000]}, [None, f"bytes={HALF}-", f"bytes={HALF + 1000}-"]),
+        ({"cuts": [HALF, 1000], "chunked": True}, [None, f"bytes={HALF}-", f"bytes={HALF + 1000}-"]),
+        ({"cuts": [HALF], "knows_ranges": False}, [None, f"bytes={HALF}-"]),
+        # Only a strong validator lets a part be used.
+        ({"cuts": [HALF], "headers": {}}, [None, None]),
+        ({"cuts": [HALF], "headers": {"ETag": 'W/"weak"'}}, [None, None]),
+        ({"cuts": [HALF], "headers": {"ETag": 'W/"weak"', "Last-Modified": DATE}}, [None, f"bytes={HALF}-"]),
+    ],
+)
+def test_a_broken_transfer_goes_on_where_the_server_confirms_the_file(site, tmp_path, settings, ranges):
+    vars(site).update(settings)
+    assert ranges_of(site, tmp_path) == ranges
+    validator = site.headers.get("Last-Modified", site.headers.get("ETag"))
+    assert [same for _, wanted, same in site.asked if wanted] == [validator for wanted in ranges if wanted]
 
 
 def test_what_came_is_kept_when_no_try_brings_more(site, tmp_path):
@@ -69,45 +88,17 @@ def test_what_came_is_kept_when_no_try_brings_more(site, tmp_path):
     ):
         download(f"{site.address}/some.bin", tmp_path / "some.bin")
     assert names(tmp_path) == ["some.bin.part", "some.bin.part.json"]
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert site.asked[-1][1] == f"bytes={HALF}-"
+    assert ranges_of(site, tmp_path)[-1] == f"bytes={HALF}-"
 
 
-def test_an_interrupt_leaves_the_part_for_the_next_run(site, tmp_path):
-    interrupted(site, tmp_path / "some.bin")
-    size = (tmp_path / "some.bin.part").stat().st_size
+def test_an_interrupt_leaves_the_part_for_the_next_run_unless_the_file_changed(site, tmp_path):
+    size = interrupt(site, tmp_path)
     assert size >= HALF
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert site.asked[-1] == ("/some.bin", f"bytes={size}-", '"one"')
-
-
-def test_a_server_without_ranges_sends_all_again(site, tmp_path):
-    site.cuts, site.knows_ranges = [HALF], False
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert site.asked[1][1] == f"bytes={HALF}-"
-
-
-def test_a_file_that_changed_meanwhile_starts_again(site, tmp_path):
-    interrupted(site, tmp_path / "some.bin")
+    assert ranges_of(site, tmp_path) == [None, f"bytes={size}-"]
+    (tmp_path / "some.bin").unlink()
+    interrupt(site, tmp_path)
     site.files["/some.bin"], site.headers = CONTENT[::-1], {"ETag": '"two"'}
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT[::-1]
-
-
-@pytest.mark.parametrize(
-    ("headers", "validator"),
-    [
-        ({}, None),
-        ({"ETag": 'W/"weak"'}, None),
-        (
-            {"ETag": 'W/"weak"', "Last-Modified": "Wed, 01 May 2019 00:00:00 GMT"},
-            "Wed, 01 May 2019 00:00:00 GMT",
-        ),
-    ],
-)
-def test_only_a_strong_validator_lets_a_part_be_used(site, tmp_path, headers, validator):
-    site.headers, site.cuts = headers, [HALF]
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert site.asked[1] == ("/some.bin", f"bytes={HALF}-" if validator else None, validator)
+    ranges_of(site, tmp_path, CONTENT[::-1])
 
 
 @pytest.mark.parametrize("facts", ["not JSON", "[1]", '{"url": "http://other.org/some.bin", "validator": "1"}', None])
@@ -115,34 +106,21 @@ def test_a_part_of_unknown_origin_is_not_used(site, tmp_path, facts):
     (tmp_path / "some.bin.part").write_bytes(b"something else")
     if facts is not None:
         (tmp_path / "some.bin.part.json").write_text(facts, encoding="ascii")
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert site.asked == [("/some.bin", None, None)]
+    assert ranges_of(site, tmp_path) == [None]
 
 
-def leave_part(site, folder, content, total):
-    (folder / "some.bin.part").write_bytes(content)
-    facts = {"url": f"{site.address}/some.bin", "validator": '"one"', "total": total}
-    (folder / "some.bin.part.json").write_text(json.dumps(facts), encoding="ascii")
-
-
-def test_a_whole_part_only_gets_its_name(site, tmp_path):
-    leave_part(site, tmp_path, CONTENT, len(CONTENT))
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert site.asked == []
-    assert names(tmp_path) == ["some.bin"]
-
-
-def test_a_part_that_is_too_long_is_thrown_away(site, tmp_path):
-    leave_part(site, tmp_path, CONTENT + b"more", None)
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert [bytes_from for _, bytes_from, _ in site.asked] == [f"bytes={len(CONTENT) + 4}-", None]
-
-
-def test_a_range_that_was_not_asked_for_is_not_put_in(site, tmp_path):
-    leave_part(site, tmp_path, CONTENT[:HALF], len(CONTENT))
-    site.wrong_range = True
-    assert download(f"{site.address}/some.bin", tmp_path / "some.bin").read_bytes() == CONTENT
-    assert [bytes_from for _, bytes_from, _ in site.asked] == [f"bytes={HALF}-", None]
+@pytest.mark.parametrize(
+    ("part", "total", "wrong_range", "ranges"),
+    [
+        (CONTENT, len(CONTENT), False, []),  # it is whole and only gets its name
+        (CONTENT + b"more", None, False, [f"bytes={len(CONTENT) + 4}-", None]),  # too long
+        (CONTENT[:HALF], len(CONTENT), True, [f"bytes={HALF}-", None]),  # another range came than was asked for
+    ],
+)
+def test_a_part_is_continued_only_by_what_follows_it(site, tmp_path, part, total, wrong_range, ranges):
+    leave_part(site, tmp_path, part, total)
+    site.wrong_range = wrong_range
+    assert ranges_of(site, tmp_path) == ranges
 
 
 def test_a_wrong_checksum_removes_the_file(site, tmp_path):
@@ -225,8 +203,7 @@ def test_a_full_disk_is_told_and_the_part_goes_on_later(site, tmp_path):
     told = subprocess.run([sys.executable, "-c", FULL_DISK, url, str(goal)], capture_output=True, text=True, check=True)
     assert told.stdout.startswith(f"{goal}.part cannot be written (File too large); make room")
     assert names(tmp_path) == ["some.bin.part", "some.bin.part.json"]
-    assert download(url, goal).read_bytes() == CONTENT
-    assert site.asked[-1][1] == "bytes=200000-"
+    assert ranges_of(site, tmp_path)[-1] == "bytes=200000-"
 
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://127.0.0.1/some", "some.bin", "http:///some", ""])

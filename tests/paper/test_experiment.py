@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import pytest
 
 from momentalign.errors import InvalidInputError
 from momentalign.journal import Journal, cell_key
-from momentalign.paper.experiment import check_names, describe_duration, run_cells
+from momentalign.paper.experiment import cells_alike, check_names, run_cells
 
 CELLS = [{"size": size, "seed": seed} for size in (3, 40) for seed in range(3)]
 
@@ -162,17 +163,13 @@ def test_an_interrupted_run_keeps_what_was_finished_and_goes_on(start, tmp_path)
     assert list(resumed.values()) == list(undisturbed.values())
 
 
-def _by_parity(cells):
-    return [[cell for cell in cells if cell["x"] % 2 == rest] for rest in (1, 0)]
-
-
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_groups_are_computed_as_one_and_kept_cell_by_cell(journal, n_jobs):
-    cells = [{"x": x} for x in (1, 2, 3, 4)]
+    cells, by_parity = [{"x": x} for x in (1, 2, 3, 4)], partial(cells_alike, key=lambda cell: cell["x"] % 2)
     journal.append(cells[1], {"y": -4})
     seen = []
     results = run_cells(
-        cells, square, journal, group=_by_parity, n_jobs=n_jobs, progress=lambda *counts: seen.append(counts)
+        cells, square, journal, group=by_parity, n_jobs=n_jobs, progress=lambda *counts: seen.append(counts)
     )
     assert results == {cell_key(cell): {"y": cell["x"] ** 2} for cell in cells} | {cell_key(cells[1]): {"y": -4}}
     assert list(results) == [cell_key(cell) for cell in cells]
@@ -185,11 +182,3 @@ def test_names_are_read_once_and_unknown_ones_and_none_at_all_are_refused():
         check_names("nn,magic", ["nn", "cmd"], "method")
     with pytest.raises(InvalidInputError, match="no task is named; choose among nn, cmd"):
         check_names(" ,", ["nn", "cmd"], "task")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(44, "less than a minute"), (46, "about 1 minute"), (91, "about 2 minutes"), (7300, "about 2 hours")],
-)
-def test_durations_are_rounded(seconds, text):
-    assert describe_duration(seconds) == text

@@ -5,6 +5,7 @@ import hashlib
 import io
 import itertools
 import json
+import os
 import re
 import tarfile
 from dataclasses import replace
@@ -146,61 +147,50 @@ def test_every_file_belongs_to_one_set_and_every_address_is_pinned():
         assert bool(checked) == bool(data_set.originals)
 
 
-def test_arrays_become_the_file_that_is_read(site, tmp_path, artificial):
-    steps = []
-    found = get(artificial, tmp_path / "new", mirror=site.address, progress=lambda *step: steps.append(step))
-    assert found == ("right", (tmp_path / "new" / "artificial.npz",))
-    assert names(tmp_path / "new") == ["artificial.npz", "artificial.origin.json"]
+def test_arrays_become_the_file_that_is_read_once_also_in_place_of_a_damaged_one(site, tmp_path, artificial):
+    folder, steps = tmp_path / "new", []
+    found = get(artificial, folder, mirror=site.address, progress=lambda *step: steps.append(step))
+    assert found == ("right", (folder / "artificial.npz",))
+    assert names(folder) == ["artificial.npz", "artificial.origin.json"]
     assert [name for name, _, _ in steps] == ["x_s.npy", "x_t.npy", "y_s.npy", "y_t.npy"]
-    seen = json.loads((tmp_path / "new" / "artificial.origin.json").read_bytes())["originals"]
+    seen = json.loads((folder / "artificial.origin.json").read_bytes())["originals"]
     served = [site.files[urlsplit(original.url).path] for original in artificial.originals]
     assert [(entry["sha256"], entry["bytes"]) for entry in seen] == [(sha256(part), len(part)) for part in served]
     assert not any(entry["checksum_known"] for entry in seen)
     assert seen[0]["url"] == site.address + urlsplit(artificial.originals[0].url).path
-
-
-def test_what_is_here_and_right_is_not_fetched_again(site, tmp_path, artificial):
-    get(artificial, tmp_path, mirror=site.address)
     asked = len(site.asked)
-    assert get(artificial, tmp_path, mirror=site.address).state == "right"
+    assert get(artificial, folder, mirror=site.address).state == "right"
     assert len(site.asked) == asked
+    (folder / "artificial.npz").write_bytes(b"damaged")
+    assert look(artificial, folder).state == "damaged"
+    assert get(artificial, folder, mirror=site.address).state == "right"
 
 
-def test_a_damaged_file_that_can_be_rebuilt_is(site, tmp_path, artificial):
-    (tmp_path / "artificial.npz").write_bytes(b"damaged")
-    assert look(artificial, tmp_path).state == "damaged"
-    assert get(artificial, tmp_path, mirror=site.address).state == "right"
+class Trap:
+    """An object whose pickle makes a folder when it is loaded."""
+
+    def __reduce__(self):
+        return (os.mkdir, ("sprung",))
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
+        (npy(np.array([Trap()], dtype=object)), r"x_s.npy is not an array of numbers"),
         (npy(np.zeros((3, 2))), r"artificial.npz made of the downloads is not what it should be"),
         (b"no array", r"x_s.npy is not an array of numbers"),
         (b"", r"x_s.npy is not an array of numbers"),
         (b"PK\x05\x06" + bytes(18), r"x_s.npy is an archive, expected one array"),
     ],
 )
-def test_other_arrays_are_refused_and_removed(site, tmp_path, artificial, content, words):
+def test_other_arrays_are_refused_and_removed(site, tmp_path, artificial, monkeypatch, content, words):
+    monkeypatch.chdir(tmp_path)
     site.files[urlsplit(artificial.originals[0].url).path] = content
     with pytest.raises(
         DamagedFileError, match=words + r".* What was downloaded for artificial is removed; get it again."
     ):
         get(artificial, tmp_path, mirror=site.address)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_objects_are_not_unpickled(site, tmp_path, artificial):
-    class Trap:
-        def __reduce__(self):
-            return (Path.touch, (tmp_path / "sprung",))
-
-    content = io.BytesIO()
-    np.save(content, np.array([Trap()], dtype=object), allow_pickle=True)
-    site.files[urlsplit(artificial.originals[0].url).path] = content.getvalue()
-    with pytest.raises(DamagedFileError, match="is not an array of numbers"):
-        get(artificial, tmp_path, mirror=site.address)
-    assert not (tmp_path / "sprung").exists()
+    assert [path for path in tmp_path.rglob("*") if path.is_file() or path.name == "sprung"] == []
 
 
 def test_a_stopped_set_goes_on_with_the_file_it_was_at(site, tmp_path, artificial):
@@ -373,14 +363,9 @@ def test_rows_of_reviews_are_stacked_as_in_the_well_known_file(site, tmp_path):
     assert get(data_set, tmp_path, mirror=site.address).state == "right"
 
 
-def member(name, key, *, file=0):
+def real(name, *keys, file=0):
     with np.load(find_file(find_data_set(name).files[file].name), allow_pickle=False) as arrays:
-        return arrays[key]
-
-
-def real(name):
-    with np.load(find_file(find_data_set(name).files[0].name), allow_pickle=False) as arrays:
-        return {key: arrays[key] for key in arrays.files}
+        return {key: arrays[key] for key in keys or arrays.files}
 
 
 class TestRealOriginals:
@@ -415,14 +400,14 @@ class TestRealOriginals:
         assert get(data_set, tmp_path, mirror=site.address).state == "right"
 
     def test_counts_and_labels_are_those_of_the_files(self):
-        with np.load(find_file(find_data_set("office-31").files[0].name), allow_pickle=False) as office:
-            sizes = np.bincount(office["domain"]).tolist()
-            classes = [len(set(office["y"][office["domain"] == code].tolist())) for code in range(3)]
+        office, mnist_m = real("office-31", "domain", "y"), find_data_set("mnist-m")
+        sizes = np.bincount(office["domain"]).tolist()
+        classes = [len(set(office["y"][office["domain"] == code].tolist())) for code in range(3)]
         assert [count for _, count in find_data_set("office-31").counts] == sizes + classes
-        mnist_m = find_data_set("mnist-m")
-        digits = member("mnist", "y_train")[: mnist_m.counts[0][1]]
-        assert [digest for _, digest in mnist_m.labels] == [sha256(digits), sha256(member("mnist-m", "y", file=1))]
-        np.testing.assert_array_equal(member("mnist-m", "y"), digits[:30000])
+        labels = real("mnist", "y_train")["y_train"][: mnist_m.counts[0][1]]
+        packed, test = (real("mnist-m", "y", file=file)["y"] for file in range(2))
+        assert [digest for _, digest in mnist_m.labels] == [sha256(labels), sha256(test)]
+        np.testing.assert_array_equal(packed, labels[:30000])
 
 
 def svmlight_files(arrays):

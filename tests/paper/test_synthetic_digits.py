@@ -113,17 +113,11 @@ def test_images_are_bytes_in_three_colours_with_their_digits(digits):
     assert digits.images.std(axis=(1, 2, 3)).min() > 1
 
 
-def test_a_smaller_set_is_the_beginning_of_a_larger_one(digits):
+def test_a_smaller_set_is_the_beginning_of_a_larger_one_whatever_the_threads(digits):
     size = BLOCK + 7
-    smaller = make_synth_digits(size, seed=3)
+    smaller = make_synth_digits(size, seed=3, n_jobs=2)
     np.testing.assert_array_equal(smaller.images, digits.images[:size])
     np.testing.assert_array_equal(smaller.labels, digits.labels[:size])
-
-
-def test_threads_change_nothing(digits):
-    parallel = make_synth_digits(len(digits.labels), seed=3, n_jobs=2)
-    np.testing.assert_array_equal(parallel.images, digits.images)
-    np.testing.assert_array_equal(parallel.labels, digits.labels)
 
 
 def test_the_same_seed_gives_the_images_it_gave_before():

@@ -16,16 +16,24 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from momentalign.networks.shallow import Layer, activations, outputs
-from momentalign.paper.tables import Strip, change, seeds_text, strip_chart, strip_signs
+from momentalign.paper.pages import (
+    Strip,
+    change_text,
+    draw,
+    line_sign,
+    made_with,
+    number_cell,
+    strip_chart,
+    strip_signs,
+)
+from momentalign.paper.tables import count_text
 from momentalign.report.page import (
-    PAPER,
     Bar,
     Cell,
     Choice,
     Fact,
     Section,
     Sign,
-    definitions,
     domains_key,
     figure,
     heading,
@@ -38,7 +46,6 @@ from momentalign.report.page import (
     table,
     text,
     toggles,
-    versions_text,
 )
 from momentalign.report.svg import (
     BarGroup,
@@ -106,7 +113,7 @@ def figure_4(result: Result) -> str:
 def _headline(result: Result) -> str:
     """The one sentence that says what was found."""
     what = "the accuracy on the unlabelled target domain"
-    changes = change(what, *(result["median"][f"{name}_accuracy"] for name in NAMES))
+    changes = change_text(what, *(result["median"][f"{name}_accuracy"] for name in NAMES))
     return f"Aligning the moments of the hidden units {changes} ({_medians(result)})."
 
 
@@ -174,7 +181,7 @@ def boundary_panel(
         group("ma-target", [marks(*_to_picture(frame, target_x), DOT, "ma-dot")], layer="target"),
         group("ma-mistakes", [marks(*_to_picture(frame, wrong), RING, "ma-ring")], layer="mistakes"),
     ]
-    return Picture(frame.width, frame.height, title, Markup("").join(drawn))
+    return draw(frame, title, *drawn)
 
 
 def _network(weights: Mapping[str, Any]) -> list[Layer]:
@@ -285,8 +292,8 @@ def _training(result: Result) -> list[Markup]:
     """Loss, distance and accuracy over epochs."""
     shared = f"{result['setting']['plain_epochs']:,}"
     lead = f"Both networks share the first {shared} epochs; the dotted rule marks where they part."
-    signs = [Sign(line([2, 22], [7, 7], f"ma-line ma-{name}"), title) for name, title in NAMES.items()]
-    signs.append(Sign(line([2, 22], [7, 7], "ma-line ma-dashed ma-source"), "accuracy on the source"))
+    signs = [line_sign(f"ma-line ma-{name}", title) for name, title in NAMES.items()]
+    signs.append(line_sign("ma-line ma-dashed ma-source", "accuracy on the source"))
     history = result["shown"]["history"]
 
     def series(column: str, dash: str = "") -> list[Curve]:
@@ -334,7 +341,7 @@ def curves(
         rule(at, frame.top, at, frame.floor, "ma-switch"),
         *(line(frame.x(curve.x), frame.y(curve.y), f"ma-line {curve.css}") for curve in series),
     ]
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
+    return draw(frame, title, *parts)
 
 
 def _every_seed(result: Result) -> list[Markup]:
@@ -367,9 +374,8 @@ def _runs(result: Result) -> Markup:
 
 def _figures(run: Mapping[str, float]) -> list[Cell]:
     """The cells of one run after its name."""
-    accuracies = [Cell(percent(run[f"{name}_accuracy"]), run[f"{name}_accuracy"]) for name in NAMES]
-    units = [Cell(f"{run[f'{name}_units_different']:g}", run[f"{name}_units_different"]) for name in NAMES]
-    return [*accuracies, *units, *(Cell(f"{run[f'{name}_cmd']:.3f}", run[f"{name}_cmd"]) for name in NAMES)]
+    columns = (("accuracy", percent), ("units_different", "{:g}".format), ("cmd", "{:.3f}".format))
+    return [number_cell(run[f"{name}_{column}"], write) for column, write in columns for name in NAMES]
 
 
 def _making(result: Result) -> list[Markup]:
@@ -381,17 +387,16 @@ def _making(result: Result) -> list[Markup]:
     epochs = f"{setting['plain_epochs']:,} plain, then {setting['aligned_epochs']:,} with and without alignment"
     return [
         text(setting["description"]),
-        definitions(
+        made_with(
+            result,
             [
                 ("Setting", setting["name"]),
                 ("Data", f"{data}: {sizes}"),
                 ("Network", network),
                 ("Epochs", epochs),
                 ("Alignment", f"{setting['n_moments']} moments, weight {setting['weight']:g}"),
-                ("Runs", f"{seeds_text(len(result['runs']))} in {result['seconds']:.1f} seconds"),
-                ("Versions", versions_text(result["versions"])),
-                ("Paper", PAPER),
-            ]
+                ("Runs", f"{count_text(len(result['runs']), 'seed')} in {result['seconds']:.1f} seconds"),
+            ],
         ),
         *([] if result["paper"] is None else [_comparison(result)]),
     ]
@@ -401,10 +406,10 @@ def _comparison(result: Result) -> Markup:
     """The paper's one run beside the medians here."""
     rows, median = [], result["median"]
     for name in NAMES:
-        units, paper = _median(result, f"{name}_units_different"), result["paper"][f"{name}_units_different"]
-        accuracies = [Cell(percent(v[f"{name}_accuracy"]), v[f"{name}_accuracy"]) for v in (result["paper"], median)]
-        rows.append([Cell(f"{name.upper()} accuracy on the target"), *accuracies])
-        rows.append([Cell(f"{name.upper()} units differing"), Cell(str(paper), paper), Cell(f"{units:g}", units)])
+        accuracies = [values[f"{name}_accuracy"] for values in (result["paper"], median)]
+        units = [result["paper"][f"{name}_units_different"], _median(result, f"{name}_units_different")]
+        rows.append([Cell(f"{name.upper()} accuracy on the target"), *(number_cell(v, percent) for v in accuracies)])
+        rows.append([Cell(f"{name.upper()} units differing"), *(number_cell(v, "{:g}".format) for v in units)])
     columns = ["", "Paper, one run", f"Here, {_medians(result)}"]
     return table("Beside the paper", columns, rows, sortable=False)
 
@@ -426,5 +431,5 @@ def _median(result: Result, column: str) -> float:
 
 def _medians(result: Result) -> str:
     """Say over how many seeds the medians go."""
-    seeds = seeds_text(len(result["runs"]))
+    seeds = count_text(len(result["runs"]), "seed")
     return seeds if len(result["runs"]) == 1 else f"median of {seeds}"

@@ -40,9 +40,10 @@ from momentalign.paper.digit_networks import (
     train,
 )
 from momentalign.paper.digits_data import Digits, Split, load_mnist, load_mnist_m, load_svhn
-from momentalign.paper.experiment import Cell, Progress, Say, announce, figures_of, run_cells, silent, table_result
+from momentalign.paper.experiment import Cell, Progress, Say, figures_of, run_cells, table_result
+from momentalign.paper.pages import comparison_page, draw, line_sign, number_cell
 from momentalign.paper.synthetic_digits import make_synth_digits
-from momentalign.paper.tables import DIGITS, Comparison, PageText, compare, comparison_page, long_task
+from momentalign.paper.tables import DIGITS, Comparison, compare, long_task
 from momentalign.report.page import (
     Answer,
     Bar,
@@ -94,7 +95,7 @@ def run(
     n_jobs: int = 1,
     device: str = "cpu",
     folder: str | Path | None = None,
-    say: Say = silent,
+    say: Say | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return accuracies of methods on tasks, ready for JSON; what the journal holds is not computed again.
@@ -114,14 +115,15 @@ def run(
     }
     every = [cell for task in tasks for method in methods for cell in cells[method][task]]
 
-    def seconds(missing: Sequence[Cell]) -> float | None:
-        if device != "cpu" or not missing:
-            return None
-        return estimate(missing, config=config, n_jobs=effective_n_jobs(n_jobs))
-
-    announce(every, journal, say, seconds)
-    work = partial(compute, config=config, folder=data, device=device)
-    done = run_cells(every, work, journal, n_jobs=n_jobs, progress=progress)
+    done = run_cells(
+        every,
+        partial(compute, config=config, folder=data, device=device),
+        journal,
+        n_jobs=n_jobs,
+        estimate=partial(estimate, config=config, n_jobs=effective_n_jobs(n_jobs)) if device == "cpu" else None,
+        say=say,
+        progress=progress,
+    )
     columns = {method: _column(method, own, done) for method, own in cells.items()}
     note = {"note": NOTE} if "synth->svhn" in tasks else {}
     described = digit_identity(config)
@@ -153,8 +155,10 @@ def _column(method: str, cells: Mapping[str, Sequence[Cell]], done: Mapping[str,
     }
 
 
-def estimate(cells: Sequence[Cell], *, config: DigitConfig = CONFIG, n_jobs: int = 1) -> float:
-    """Return how many seconds cells will take on a CPU, from a few updates of each method."""
+def estimate(cells: Sequence[Cell], *, config: DigitConfig = CONFIG, n_jobs: int = 1) -> float | None:
+    """Return how many seconds cells will take on a CPU, from a few updates of each method; None for no cells."""
+    if not cells:
+        return None
     with one_thread():
         known = {name: seconds_per_update(METHODS[name], config=config) for name in {cell["method"] for cell in cells}}
     return sum(known[cell["method"]] for cell in cells) * config.steps / max(min(n_jobs, len(cells)), 1)
@@ -252,7 +256,6 @@ def load_digits(name: str, split: Split, synth_size: int, folder: str | None) ->
 
 # The page.
 PLAIN, FIRST = "cnn", ("cmd", "cv-cmd")
-PAGE = PageText("Digit recognition", PLAIN, "cmd", "Source → target; accuracy on the target's test images.")
 DOT, CROSS = "h0", "m-3-3l6 6m0-6l-6 6"
 CELL, SIDE = 36.0, 34.0
 DARKEST = 0.5  # so that text on it can be read
@@ -268,7 +271,8 @@ def digits_page(result: Result) -> str:
     plain = {name: ("yes" if value else "no") if isinstance(value, bool) else value for name, value in recipe.items()}
     whole = {**result, "protocol": {**plain, **changes, "device": result["device"]}, "data": {}}
     more = [Section(long_task(task), _task(result, comparison, task)) for task in comparison.tasks]
-    return comparison_page(whole, DIGITS, PAGE, more=more)
+    tested = "Source → target; accuracy on the target's test images."
+    return comparison_page(whole, DIGITS, title="Digit recognition", pair=(PLAIN, "cmd"), tested=tested, more=more)
 
 
 def _task(result: Result, comparison: Comparison, task: str) -> list[Markup]:
@@ -320,8 +324,9 @@ def _figures(result: Result, comparison: Comparison, task: str) -> Markup:
         names = ("nuclear_norm", "mutual_information")
         scores = [float(np.mean([score[name] for score in column["scores"][task]])) for name in names]
         seconds = float(np.mean(column["seconds"][task]))
-        written = [*map(percent, shares), *(f"{score:.3f}" for score in scores), f"{seconds:.0f}"]
-        rows.append([TableCell(title), *map(TableCell, written, (*shares, *scores, seconds))])
+        cells = [number_cell(share, percent) for share in shares]
+        cells += [number_cell(score, "{:.3f}".format) for score in scores]
+        rows.append([TableCell(title), *cells, number_cell(seconds, "{:.0f}".format)])
     caption = (
         f"{long_task(task)}: accuracy on test images, scores of target images without their labels, time to train; "
         "means over seeds"
@@ -379,7 +384,7 @@ def _choice(result: Result, comparison: Comparison, task: str, shown: Sequence[s
             "Terms of the central moment discrepancy between training images of source and target, before training "
             "and after each epoch; each picture has its own height."
         ),
-        key([Sign(line([2, 22], [7, 7], f"ma-line {network.css}"), network.name) for network in networks]),
+        key([line_sign(f"ma-line {network.css}", network.name) for network in networks]),
         row(orders, least="9.5rem", css="plain"),
     ]
     anchor = f"{Section(long_task(task), ()).anchor}-{Section(shown[-1], ()).anchor}"
@@ -476,7 +481,7 @@ def embedding_panel(
         f"Embeddings of {source} source and {len(digits) - source} target images in the plane, {name}: "
         "a colour for each digit, dots for the source, crosses for the target"
     )
-    return Picture(size, size, title, Markup("").join([*parts, *tags]))
+    return draw(frame, title, *parts, *tags)
 
 
 def order_panel(order: int, values: Mapping[str, Sequence[float]], *, names: Mapping[str, str]) -> Picture:
@@ -498,4 +503,4 @@ def order_panel(order: int, values: Mapping[str, Sequence[float]], *, names: Map
     ]
     ends = ", ".join(f"{names[css]} from {term[0]:.3g} to {term[-1]:.3g}" for css, term in values.items())
     title = f"Distance of order {order} over {last} epochs: {ends}"
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
+    return draw(frame, title, *parts)

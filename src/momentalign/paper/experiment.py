@@ -6,7 +6,7 @@ and machines, the journal keeps them, and a run that was stopped computes what i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -24,16 +24,16 @@ from momentalign.version import __version__
 
 __all__ = [
     "Cell",
+    "Estimate",
     "Progress",
     "Say",
     "accuracy_on_components",
-    "announce",
+    "cells_alike",
     "check_names",
     "describe_duration",
     "figures_of",
     "identity",
     "run_cells",
-    "silent",
     "split_task",
     "table_result",
 ]
@@ -43,6 +43,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 Say: TypeAlias = Callable[[str], None]
 Group: TypeAlias = Callable[[Sequence[Cell]], Iterable[Sequence[Cell]]]
 Compute: TypeAlias = Callable[[Sequence[Cell]], list[dict[str, Any]]]
+Estimate: TypeAlias = Callable[[Sequence[Cell]], float | None]
 
 
 def run_cells(
@@ -52,6 +53,8 @@ def run_cells(
     *,
     group: Group | None = None,
     n_jobs: int = 1,
+    estimate: Estimate | None = None,
+    say: Say | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compute the cells that the journal does not hold and return the results of all by their keys.
@@ -77,6 +80,9 @@ def run_cells(
         Processes to compute in; -1 takes every core, 1 stays in this process. Inside
         ``joblib.parallel_config(backend="dask")`` the workers of the cluster are taken instead; give them one thread
         each.
+    estimate, say
+        Returns how many seconds the missing cells will take, None where that is not known, and what is called with a
+        sentence that tells it before anything is computed.
     progress
         Called with the number of finished cells and of all cells, at first and after each piece of work.
 
@@ -94,6 +100,8 @@ def run_cells(
     done = journal.done()
     missing = [cell for key, cell in wanted.items() if key not in done]
     finished = len(wanted) - len(missing)
+    if say is not None and estimate is not None and (seconds := estimate(missing)) is not None:
+        say(f"{len(missing)} of {len(wanted)} trainings are to be done: {describe_duration(seconds)}")
     show = progress or (lambda _finished, _total: None)
     show(finished, len(wanted))
     work = [[cell] for cell in missing] if group is None else group(missing)
@@ -123,28 +131,13 @@ def _compute(compute: Compute, cells: Sequence[Cell], *, alone: bool) -> tuple[S
         raise
 
 
-def silent(_text: str) -> None:
-    """Say nothing."""
-
-
-def announce(
-    cells: Sequence[Cell], journal: Journal, say: Say, seconds: Callable[[Sequence[Cell]], float | None]
-) -> None:
-    """Say how many cells are missing and how long they will take; None where that is not known."""
-    wanted, done = {cell_key(cell): cell for cell in cells}, journal.done()
-    missing = [cell for key, cell in wanted.items() if key not in done]
-    estimate = seconds(missing)
-    if estimate is not None:
-        say(f"{len(missing)} of {len(wanted)} trainings are to be done: {describe_duration(estimate)}")
-
-
 def describe_duration(seconds: float) -> str:
     """Say roughly how long something takes.
 
     Examples
     --------
-    >>> describe_duration(4.0), describe_duration(70.0), describe_duration(1500.0), describe_duration(50_000.0)
-    ('less than a minute', 'about 1 minute', 'about 25 minutes', 'about 14 hours')
+    >>> [describe_duration(seconds) for seconds in (44.0, 46.0, 91.0, 1500.0, 7300.0)]
+    ['less than a minute', 'about 1 minute', 'about 2 minutes', 'about 25 minutes', 'about 2 hours']
     """
     if seconds < 45:
         return "less than a minute"
@@ -183,6 +176,20 @@ def table_result(
     """Return the result of an experiment, ready for JSON, with what identifies it."""
     rest = {name: value for name, value in described.items() if name != "what"}
     return {"kind": kind, **rest, "seeds": list(seeds), "tasks": list(tasks), **parts}
+
+
+def cells_alike(cells: Iterable[Cell], key: Callable[[Cell], Hashable]) -> list[list[Cell]]:
+    """Return the cells with equal keys together, in the order in which keys first occur.
+
+    Examples
+    --------
+    >>> cells_alike([{"x": 1}, {"x": 2}, {"x": 3}], lambda cell: cell["x"] % 2)
+    [[{'x': 1}, {'x': 3}], [{'x': 2}]]
+    """
+    groups: dict[Hashable, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(key(cell), []).append(cell)
+    return list(groups.values())
 
 
 def split_task(task: str) -> dict[str, str]:

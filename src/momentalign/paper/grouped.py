@@ -15,80 +15,46 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.selection.reverse import BothWays, turned
 from momentalign.training.config import NetworkSpec, Rows, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import run_engine, train_stack
 from momentalign.training.torch_engine import Batch, TorchEngine, own_settings
 
-__all__ = ["GroupedEngine", "are_alike", "reverse_scores_of_tasks", "train_tasks"]
+__all__ = ["GroupedEngine", "reverse_scores_of_tasks", "train_tasks"]
 
 # Weights move, and an epoch is recorded anew, when this part of what is computed or less has to be.
 WORTH_REARRANGING = 0.6
 
 
-def are_alike(tasks: Sequence[Task], config: TrainingConfig) -> bool:
-    """Whether the tasks have classes, two domains and one shape, so that their batches can be stacked."""
-    ordinary = len(config.hidden) == 1 and config.loss == "cross_entropy"
-    simple = not any(task.has_several_domains for task in tasks)
-    return ordinary and simple and len({_shape(task) for task in tasks}) == 1
-
-
-def _shape(task: Task) -> tuple[object, ...]:
-    others = [None if rows is None else rows.shape for rows in (task.target, task.validation)]
-    return (task.source.shape, task.n_classes, *others)
-
-
 def train_tasks(
     tasks: Sequence[Task],
     config: TrainingConfig,
-    specs: Sequence[NetworkSpec] | Sequence[Sequence[NetworkSpec]],
+    specs: Sequence[Sequence[NetworkSpec]],
     *,
     device: str = "cpu",
-    n_jobs: int = 1,
 ) -> list[list[TrainedNetwork]]:
     """Train one network per task and spec; ``result[task][spec]``.
 
-    `specs` are those of every task, or one sequence for each task, all of one length. On an accelerator tasks of one
-    shape train side by side; elsewhere one after the other.
+    The tasks have one shape, and `specs` is a sequence for each task, all of one length. On an accelerator the tasks
+    train side by side, on the CPU one after the other.
     """
-    each = _specs_of(tasks, specs)
-    sharpens = any(spec.sharpen for own in each for spec in own)
-    if device == "cpu" or sharpens or not are_alike(tasks, config):
-        return [
-            train_stack(task, config, own, device=device, n_jobs=n_jobs) for task, own in zip(tasks, each, strict=True)
-        ]
-    engine = GroupedEngine(tasks, config, each, device=device)
-    trained = run_engine(engine, tasks[0], config, [spec for own in each for spec in own], None)
-    return [trained[start : start + len(each[0])] for start in range(0, len(trained), len(each[0]))]
-
-
-def _specs_of(
-    tasks: Sequence[Task], specs: Sequence[NetworkSpec] | Sequence[Sequence[NetworkSpec]]
-) -> list[list[NetworkSpec]]:
-    """The specs of each task."""
-    shared = [spec for spec in specs if isinstance(spec, NetworkSpec)]
-    if len(shared) == len(specs):
-        return [shared] * len(tasks)
-    each = [list(own) for own in specs if not isinstance(own, NetworkSpec)]
-    if len(each) != len(tasks) or len({len(own) for own in each}) > 1:
-        raise InvalidInputError("specs must be one sequence for all tasks, or one of the same length for each task.")
-    return each
+    if device == "cpu":
+        return [train_stack(task, config, own) for task, own in zip(tasks, specs, strict=True)]
+    engine = GroupedEngine(tasks, config, specs, device=device)
+    trained = run_engine(engine, tasks[0], config, list(chain(*specs)), None)
+    return [trained[start : start + len(specs[0])] for start in range(0, len(trained), len(specs[0]))]
 
 
 def reverse_scores_of_tasks(
-    tasks: Sequence[Task],
-    config: TrainingConfig,
-    specs: Sequence[NetworkSpec],
-    *,
-    seed: int,
-    share: float = 0.8,
-    device: str = "cpu",
+    tasks: Sequence[Task], config: TrainingConfig, specs: Sequence[NetworkSpec], *, seed: int, device: str = "cpu"
 ) -> NDArray[np.float64]:
-    """Return the scores of reverse validation (tasks, specs) of tasks of one shape."""
-    ways = [BothWays.split(task, share=share, seed=seed) for task in tasks]
-    there = train_tasks([way.forward for way in ways], config, specs, device=device)
+    """Return the scores of reverse validation (tasks, specs) of tasks of one shape, with a fifth of the rows held out.
+
+    They are those of :func:`~momentalign.selection.reverse.reverse_scores` for each task alone.
+    """
+    ways = [BothWays.split(task, share=0.8, seed=seed) for task in tasks]
+    there = train_tasks([way.forward for way in ways], config, [specs] * len(tasks), device=device)
     back = [
         (way, way.back(network.layers), turned(spec, network.layers))
         for way, networks in zip(ways, there, strict=True)

@@ -10,7 +10,7 @@ source alone decides. A cell is one task, one method and one seed.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -34,16 +34,16 @@ from momentalign.paper.experiment import (
     Progress,
     Say,
     accuracy_on_components,
-    announce,
+    cells_alike,
     figures_of,
     identity,
     run_cells,
-    silent,
     split_task,
     table_result,
 )
 from momentalign.paper.office import ObjectFeatures
-from momentalign.paper.tables import OBJECTS, PageText, comparison_page
+from momentalign.paper.pages import comparison_page
+from momentalign.paper.tables import OBJECTS
 from momentalign.training.config import Distance, NetworkSpec, Optimizer, Rows
 from momentalign.training.torch_engine import (
     StackDistance,
@@ -156,7 +156,7 @@ def run(
     tasks: Sequence[str] = TASKS,
     n_jobs: int = 1,
     device: str = "cpu",
-    say: Say = silent,
+    say: Say | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Return accuracies of methods on tasks, ready for JSON; what the journal holds is not computed again.
@@ -166,8 +166,7 @@ def run(
     """
     cells = {method: {task: _cells(method, task, seeds, features) for task in tasks} for method in methods}
     every = [cell for column in cells.values() for own in column.values() for cell in own]
-    announce(every, journal, say, partial(estimate, features=features, device=device, n_jobs=effective_n_jobs(n_jobs)))
-    done = compute_all(every, features, journal, device=device, n_jobs=n_jobs, progress=progress)
+    done = compute_all(every, features, journal, device=device, n_jobs=n_jobs, say=say, progress=progress)
     columns = {
         method: {
             "title": METHODS[method].title,
@@ -185,7 +184,8 @@ def run(
 def objects_page(result: Mapping[str, Any]) -> str:
     """Return the page of one result of ``momentalign reproduce objects``."""
     tested = "Source → target; accuracy on all pictures of the target, whose labels were not used."
-    return comparison_page(result, OBJECTS, PageText("Object recognition on Office-31", "nn", "fp-cmd", tested))
+    title, pair = "Object recognition on Office-31", ("nn", "fp-cmd")
+    return comparison_page(result, OBJECTS, title=title, pair=pair, tested=tested)
 
 
 def object_identity(features: ObjectFeatures) -> dict[str, Any]:
@@ -228,6 +228,7 @@ def compute_all(
     *,
     device: str = "cpu",
     n_jobs: int = 1,
+    say: Say | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compute the cells that the journal does not hold and return all results by their keys.
@@ -235,20 +236,26 @@ def compute_all(
     On the CPU each cell is a piece of work for one process; on an accelerator all heads of one task that share their
     settings train as one stack, and a few stacks side by side in processes of their own.
     """
-    work = partial(compute, features=features, device=device)
-    if device == "cpu":
-        return run_cells(cells, work, journal, n_jobs=n_jobs, progress=progress)
-    at_once = min(effective_n_jobs(n_jobs), STACKS_AT_ONCE)
-    return run_cells(cells, work, journal, group=_by_stack, n_jobs=at_once, progress=progress)
+    on_cpu, jobs = device == "cpu", effective_n_jobs(n_jobs)
+    return run_cells(
+        cells,
+        partial(compute, features=features, device=device),
+        journal,
+        group=None if on_cpu else _by_stack,
+        n_jobs=n_jobs if on_cpu else min(jobs, STACKS_AT_ONCE),
+        estimate=partial(estimate, features=features, device=device, n_jobs=jobs),
+        say=say,
+        progress=progress,
+    )
 
 
 def _by_stack(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Groups of cells that can train as one stack, those that take longest first."""
-    groups: dict[Any, list[Cell]] = {}
-    for cell in cells:
-        key = (cell["source"], cell["target"], cell["method"] == "tca", METHODS[cell["method"]].config)
-        groups.setdefault(key, []).append(cell)
-    return sorted(groups.values(), key=lambda group: -METHODS[group[0]["method"]].config.max_updates)
+
+    def key(cell: Cell) -> Hashable:
+        return cell["source"], cell["target"], cell["method"] == "tca", METHODS[cell["method"]].config
+
+    return sorted(cells_alike(cells, key), key=lambda group: -METHODS[group[0]["method"]].config.max_updates)
 
 
 def compute(cells: Sequence[Cell], features: ObjectFeatures, *, device: str = "cpu") -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ from momentalign.files import replace_file
 from momentalign.paper.backbones import Backbone, EfficientNetLite0, find_weights, open_backbone
 from momentalign.paper.catalogue import FILES, data_folder, find_file
 from momentalign.paper.digits_data import decode_picture
-from momentalign.paper.experiment import Progress, Say, describe_duration, silent
+from momentalign.paper.experiment import Progress, Say, describe_duration
 from momentalign.training.torch_engine import one_thread
 
 __all__ = [
@@ -206,7 +206,7 @@ def open_features(
     crops: bool = False,
     device: str = "cpu",
     n_jobs: int = 1,
-    say: Say = silent,
+    say: Say = lambda _text: None,
     progress: Progress | None = None,
 ) -> ObjectFeatures:
     """Return features of all pictures; without a network to compute them with, those of ``office31_efflite0.npz``.

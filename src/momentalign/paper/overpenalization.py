@@ -23,20 +23,8 @@ import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
-from momentalign.report.page import (
-    PAPER,
-    Cell,
-    Section,
-    Sign,
-    definitions,
-    figure,
-    key,
-    render_page,
-    row,
-    table,
-    text,
-    versions_text,
-)
+from momentalign.paper.pages import draw, line_sign, made_with, number_cell
+from momentalign.report.page import Cell, Section, figure, key, render_page, row, table, text
 from momentalign.report.svg import Frame, Picture, area, axes, clipped, line, mosaic, standalone, ticks
 
 __all__ = ["LEFT", "RIGHT", "SOURCE", "figure_2", "overpenalization_page", "run"]
@@ -195,13 +183,11 @@ def overpenalization_page(result: Result) -> str:
         ("Source", "0.8 Y + 0.1, where Y follows Beta(0.4, 0.4)"),
         ("Left target", "Normal with mean 0.5 and standard deviation 0.27"),
         ("Right target", "0.8 Y + 0.12: the source, moved by 0.02"),
-        ("Versions", versions_text(result["versions"])),
-        ("Paper", PAPER),
     ]
     sections = [
         Section("Source and two targets", _targets(result)),
         Section("Every metric", [_metrics(result)]),
-        Section("How this was made", [definitions(made)]),
+        Section("How this was made", [made_with(result, made)]),
     ]
     return render_page("Mean over-penalisation", _headline(result), sections)
 
@@ -230,10 +216,7 @@ def _targets(result: Result) -> list[Markup]:
         "The left target shares the source's mean but not its shape, the right one its shape but not quite its mean. "
         "The Beta densities grow without bound at their ends, so the axis is cut."
     )
-    signs = [
-        Sign(line([2, 22], [7, 7], "ma-line ma-dashed ma-source"), "source"),
-        Sign(line([2, 22], [7, 7], "ma-line ma-target"), "target"),
-    ]
+    signs = [line_sign("ma-line ma-dashed ma-source", "source"), line_sign("ma-line ma-target", "target")]
     panels = [figure(_panel(result, side), f"{side.capitalize()}: {name}") for side, name in TARGETS.items()]
     return [text(lead), key(signs), row(panels)]
 
@@ -256,8 +239,7 @@ def _panel(result: Result, side: str) -> Picture:
     ]
     marked = [[(at, f"{at:g}") for at in ticks(*limits, count=4)] for limits in (frame.x_range, frame.y_range)]
     title = f"Density of the source (dashed) and of the {side} target, a {TARGETS[side]} (solid)"
-    drawn = [axes(frame, x_ticks=marked[0], y_ticks=marked[1]), clipped(frame, shapes)]
-    return Picture(frame.width, frame.height, title, Markup("").join(drawn))
+    return draw(frame, title, axes(frame, x_ticks=marked[0], y_ticks=marked[1]), clipped(frame, shapes))
 
 
 def _metrics(result: Result) -> Markup:
@@ -266,7 +248,7 @@ def _metrics(result: Result) -> Markup:
     rows = [
         [
             Cell(entry["metric"]),
-            *(Cell(f"{entry[side]:.5f}", entry[side]) for side in TARGETS),
+            *(number_cell(entry[side], "{:.5f}".format) for side in TARGETS),
             Cell(f"{entry['prefers']}, {TARGETS[entry['prefers']]}"),
             Cell(entry["paper"]),
         ]

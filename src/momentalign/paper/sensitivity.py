@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from momentalign.journal import Journal, cell_key
 from momentalign.paper.experiment import Cell, Progress, split_task, table_result
+from momentalign.paper.pages import draw, line_sign, made_with, number_cell, origin
 from momentalign.paper.sentiment import TASKS, compute_all, review_identity
-from momentalign.paper.tables import origin, short_task
+from momentalign.paper.tables import short_task
 from momentalign.report.page import Cell as TableCell
-from momentalign.report.page import Fact, Section, Sign, definitions, figure, render_page, row, table, text, toggles
+from momentalign.report.page import Fact, Section, figure, render_page, row, table, text, toggles
 from momentalign.report.svg import Frame, Picture, axes, group, label, line, marks, mosaic, rule, standalone, ticks
 
 __all__ = ["PANELS", "Claim", "Panel", "claims", "figure_5", "make_panels", "run", "sensitivity_page"]
@@ -244,7 +245,7 @@ def sensitivity_page(result: Result) -> str:
         Section("Figure 5", _figure_parts(result, panels)),
         Section("What the paper reads from it", [readings]),
         Section("Every ratio", [_ratio_table(result, panel) for panel in panels.values()]),
-        Section("How this was made", [definitions(origin(result))]),
+        Section("How this was made", [made_with(result, origin(result))]),
     ]
     return render_page("Sensitivity to parameters", headline, sections, numbers=facts)
 
@@ -259,10 +260,8 @@ def figure_5(result: Result) -> str:
 
 def _figure_parts(result: Result, panels: Mapping[str, Panel]) -> list[Markup]:
     """The panels and the key that shows and hides the tasks of a source."""
-    signs = [
-        Sign(line([2, 22], [7, 7], f"ma-line {css}"), f"from {name}", name) for name, css in _colours(result).items()
-    ]
-    signs.append(Sign(line([2, 22], [7, 7], "ma-median ma-mann"), "mean of all tasks", "mean"))
+    signs = [line_sign(f"ma-line {css}", f"from {name}", name) for name, css in _colours(result).items()]
+    signs.append(line_sign("ma-median ma-mann", "mean of all tasks", "mean"))
     figures = [figure(_picture(result, panels, name), panel.title, note=panel.note) for name, panel in panels.items()]
     lead = "Each thin line is one task. At the dotted rule the accuracy is that of the reference."
     return [text(lead), toggles(signs), row(figures, least="24rem")]
@@ -298,14 +297,14 @@ def _picture(result: Result, panels: Mapping[str, Panel], name: str, *, heading:
         parts.append(label(frame.left, 16, heading, "ma-heading", anchor="start"))
     means = ", ".join(f"{ratio:.3f} at {value:.3g}" for value, ratio in zip(panel.values, panel.mean, strict=True))
     title = f"{panel.title}, accuracy ratio to {panel.reference} by {panel.axis}; mean of all tasks {means}"
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
+    return draw(frame, title, *parts)
 
 
 def _ratio_table(result: Result, panel: Panel) -> Markup:
     """The ratios of one panel with their mean below."""
     named = [*((short_task(task), own) for task, own in zip(result["tasks"], panel.ratios, strict=True))]
     *rows, footer = [
-        [TableCell(name), *(TableCell(f"{ratio:.3f}", float(ratio)) for ratio in ratios)]
+        [TableCell(name), *(number_cell(float(ratio), "{:.3f}".format) for ratio in ratios)]
         for name, ratios in [*named, ("Mean", panel.mean)]
     ]
     columns = ["Task", *panel.value_texts]

@@ -34,14 +34,16 @@ from momentalign.paper.experiment import (
     Cell,
     Progress,
     accuracy_on_components,
+    cells_alike,
     identity,
     run_cells,
     split_task,
     table_result,
 )
 from momentalign.paper.grouped import reverse_scores_of_tasks, train_tasks
+from momentalign.paper.pages import comparison_page
 from momentalign.paper.problems import REVIEWS_FILE, Reviews, load_reviews
-from momentalign.paper.tables import REVIEWS, PageText, comparison_page
+from momentalign.paper.tables import REVIEWS
 from momentalign.selection.search import ReverseValidationSearch
 from momentalign.training.config import Distance, NetworkSpec, Optimizer, Task, TrainingConfig
 
@@ -72,12 +74,6 @@ PROTOCOL = {
     "start": "lecun uniform, one epoch of SGD 0.1 in batches of 32",
     "kept": "the epoch of the best accuracy on the held-out reviews",
 }  # fmt: skip
-PAGE = PageText(
-    title="Sentiment analysis of product reviews",
-    before="nn",
-    after="cmd",
-    tested="Source → target; accuracy on the target's test reviews.",
-)
 
 
 @dataclass(frozen=True)
@@ -163,7 +159,8 @@ def run(
 
 def sentiment_page(result: Mapping[str, Any]) -> str:
     """Return the page of one result of ``momentalign reproduce sentiment``."""
-    return comparison_page(result, REVIEWS, PAGE)
+    title, tested = "Sentiment analysis of product reviews", "Source → target; accuracy on the target's test reviews."
+    return comparison_page(result, REVIEWS, title=title, pair=("nn", "cmd"), tested=tested)
 
 
 def review_identity(what: str) -> dict[str, Any]:
@@ -221,16 +218,12 @@ def compute_all(
     work = partial(compute, folder=None if folder is None else str(folder), device=device)
     if device == "cpu":
         return run_cells(cells, work, journal, n_jobs=n_jobs, progress=progress)
-    return run_cells(cells, work, journal, group=_by_settings, progress=progress)
+    return run_cells(cells, work, journal, group=partial(cells_alike, key=_without_task), progress=progress)
 
 
-def _by_settings(cells: Sequence[Cell]) -> list[list[Cell]]:
-    """Groups of cells that differ in the task alone."""
-    groups: dict[str, list[Cell]] = {}
-    for cell in cells:
-        shared = {name: value for name, value in cell.items() if name not in ("source", "target")}
-        groups.setdefault(cell_key(shared), []).append(cell)
-    return list(groups.values())
+def _without_task(cell: Cell) -> str:
+    """What cells share that differ in the task alone."""
+    return cell_key({name: value for name, value in cell.items() if name not in ("source", "target")})
 
 
 def compute(cells: Sequence[Cell], *, folder: str | None = None, device: str = "cpu") -> list[dict[str, Any]]:
@@ -310,7 +303,7 @@ def starts(
         config, optimizer=Optimizer("sgd", 0.1, momentum=0.0), batch_size=32, max_epochs=1, patience=None, keep="last"
     )
     alone = [Task(task.source, task.labels, None, task.n_classes) for task in tasks]
-    trained = train_tasks(alone, warm_up, [NetworkSpec(seed) for seed in seeds], device=device)
+    trained = train_tasks(alone, warm_up, [[NetworkSpec(seed) for seed in seeds]] * len(tasks), device=device)
     return [[network.layers for network in networks] for networks in trained]
 
 

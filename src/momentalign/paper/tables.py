@@ -1,4 +1,4 @@
-"""Accuracies beside the paper's: Tables 2, 4 and 5 in Markdown, in LaTeX and as pages, methods x tasks.
+"""Accuracies beside the paper's: Tables 2, 4 and 5 in Markdown and in LaTeX, methods x tasks.
 
 Zellinger, Moser, Grubinger, Lughofer, Natschläger, Saminger-Platz: Robust unsupervised domain adaptation for neural
 networks via moment alignment, Information Sciences 483 (2019), Sections 6.3 to 6.5. All values are in percent, as the
@@ -12,26 +12,7 @@ from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup, escape
 from scipy.stats import rankdata
-
-from momentalign.report.page import (
-    PAPER,
-    Cell,
-    Fact,
-    Section,
-    Sign,
-    definitions,
-    figure,
-    key,
-    percent,
-    render_page,
-    row,
-    table,
-    text,
-    versions_text,
-)
-from momentalign.report.svg import DIAMOND, Frame, Picture, axes, label, marks, path, rule, ticks
 
 __all__ = [
     "DIGITS",
@@ -39,30 +20,20 @@ __all__ = [
     "REVIEWS",
     "Comparison",
     "Entry",
-    "PageText",
     "PaperTable",
-    "Strip",
     "average_ranks",
-    "change",
     "compare",
-    "comparison_page",
-    "describe_settings",
+    "count_text",
     "latex",
     "long_task",
     "markdown",
-    "origin",
-    "seeds_text",
     "short_task",
-    "strip_chart",
-    "strip_signs",
 ]
 
 Result = Mapping[str, Any]
 
 AVERAGE = "Average"
 DIGIT_SETS = {"svhn": "SVHN", "mnist": "MNIST", "mnist-m": "MNIST-M", "synth": "SynthDigits"}
-COLOURS = {"nn": "ma-nn", "cnn": "ma-nn", "cmd": "ma-mann", "cv-cmd": "ma-mann", "fp-cmd": "ma-mann"}
-MUTED = Markup('<small style="color: var(--muted); font-weight: 400">{}</small>')
 
 
 class PaperTable(NamedTuple):
@@ -166,6 +137,11 @@ class Entry(NamedTuple):
         written = f"{self.mean - self.paper:+.1f}"
         return "0.0" if float(written) == 0 else written
 
+    @property
+    def spread(self) -> str:
+        """The standard deviation as it stands behind the mean; empty for a single seed."""
+        return "" if self.std is None else f" ± {self.std:.1f}"
+
     @classmethod
     def of(cls, values: Sequence[float], paper: float | None) -> Entry:
         """Return the mean and the standard deviation of accuracies beside the paper's."""
@@ -183,6 +159,11 @@ class Comparison(NamedTuple):
     paper_ranks: dict[str, float]
     n_seeds: int
     paper_name: str
+
+    @property
+    def seeds_text(self) -> str:
+        """Over how many seeds the means go."""
+        return count_text(self.n_seeds, "seed")
 
     def best(self, task: str) -> str:
         """Return the most accurate method of a task."""
@@ -212,7 +193,7 @@ class Comparison(NamedTuple):
     def caption(self) -> str:
         """Say what the table holds."""
         return (
-            f"Accuracy on the target in percent, mean ± standard deviation over {seeds_text(self.n_seeds)} "
+            f"Accuracy on the target in percent, mean ± standard deviation over {self.seeds_text} "
             f"({self.paper_name}, difference). {self.describe_ranks()}"
         )
 
@@ -295,8 +276,7 @@ def markdown(comparison: Comparison) -> str:
 
     def cell(entry: Entry, best: bool) -> str:
         written = f"**{entry.mean:.1f}**" if best else f"{entry.mean:.1f}"
-        spread = "" if entry.std is None else f" ± {entry.std:.1f}"
-        return written + spread + (f" ({entry.paper:.1f}, {entry.difference})" if entry.difference else "")
+        return written + entry.spread + (f" ({entry.paper:.1f}, {entry.difference})" if entry.difference else "")
 
     titles = [title.replace("|", r"\|") for title in comparison.titles.values()]
     rows = [["", *titles], ["---", *("---:" for _ in titles)]]
@@ -335,246 +315,12 @@ def latex(comparison: Comparison) -> str:
     )
 
 
-class PageText(NamedTuple):
-    """The texts of one page: title, the plain and the aligned method of the headline, and what is tested."""
-
-    title: str
-    before: str
-    after: str
-    tested: str
-
-
-def comparison_page(result: Result, paper: PaperTable, texts: PageText, *, more: Sequence[Section] = ()) -> str:
-    """Return the page of a result beside a table of the paper, with the sections in `more` before the last one."""
-    comparison = compare(result, paper)
-    settings = [
-        (str(method["title"]), describe_settings(method["settings"]) or "nothing to set")
-        for method in result["methods"].values()
-    ]
-    sections = [
-        Section("Beside the paper", _summary(result, comparison)),
-        Section("Every task", _tasks(result, comparison, texts)),
-        *more,
-        Section("How this was made", [definitions([*settings, *origin(result)])]),
-    ]
-    return render_page(texts.title, _headline(comparison, texts), sections, numbers=_facts(comparison, texts))
-
-
-def _headline(comparison: Comparison, texts: PageText) -> str:
-    """The one sentence that says what was found."""
-    over = f"averaged over {_count(len(comparison.tasks), 'task')} and {seeds_text(comparison.n_seeds)}"
-    averages = {method: entries[AVERAGE] for method, entries in comparison.entries.items()}
-    if not {texts.before, texts.after} <= set(averages):
-        best = comparison.best(AVERAGE)
-        return f"{comparison.titles[best]} gets {percent(averages[best].mean / 100)} of the target right, {over}."
-    pair = averages[texts.before], averages[texts.after]
-    changes = change("the accuracy on the unlabelled target", *(entry.mean / 100 for entry in pair))
-    papers = [percent(entry.paper / 100) for entry in pair if entry.paper is not None]
-    beside = f"; the {comparison.paper_name} has {' and '.join(papers)}" if papers else ""
-    return f"Aligning moments {changes}, {over}{beside}."
-
-
-def _facts(comparison: Comparison, texts: PageText) -> list[Fact]:
-    """The values to remember."""
-    found = []
-    for method in (texts.before, texts.after):
-        if method in comparison.titles:
-            entry = comparison.entries[method][AVERAGE]
-            note = "" if entry.paper is None else f"{comparison.paper_name} {percent(entry.paper / 100)}"
-            found.append(Fact(percent(entry.mean / 100), f"{comparison.titles[method]}, average", note))
-    if texts.after not in comparison.titles:
-        return found
-    rank, title = comparison.paper_ranks.get(texts.after), comparison.titles[texts.after]
-    in_paper = "" if rank is None else f"{comparison.paper_name} {rank:.1f}, of {len(comparison.paper_ranks)}"
-    best = f"{comparison.best_on(texts.after)} of {len(comparison.tasks)}"
-    return [
-        *found,
-        Fact(f"{comparison.ranks[texts.after]:.1f}", f"average rank of {title}, of {len(comparison.titles)}", in_paper),
-        Fact(best, f"tasks on which {title} is the most accurate"),
-    ]
-
-
-def _summary(result: Result, comparison: Comparison) -> list[Markup]:
-    """Averages and ranks of all methods."""
-
-    def number(value: float | None) -> Cell:
-        return Cell("") if value is None else Cell(f"{value:.1f}", value)
-
-    columns = ["Method", "Average", "Paper", "Difference", "Average rank", "Paper's rank", "Best on"]
-    rows = []
-    for method, title in comparison.titles.items():
-        entry, best = comparison.entries[method][AVERAGE], comparison.best_on(method)
-        spread = "" if entry.std is None else f" ± {entry.std:.1f}"
-        rows.append(
-            [
-                Cell(title),
-                Cell(f"{entry.mean:.1f}{spread}", entry.mean),
-                number(entry.paper),
-                Cell("") if entry.paper is None else Cell(_with_minus(entry.difference), entry.mean - entry.paper),
-                number(comparison.ranks[method]),
-                number(comparison.paper_ranks.get(method)),
-                Cell(_count(best, "task"), best),
-            ]
-        )
-    note = [text(result["note"])] if result.get("note") else []
-    caption = f"Accuracy in percent, mean ± standard deviation over {seeds_text(comparison.n_seeds)}"
-    return [*note, text(comparison.describe_ranks()), table(caption, columns, rows)]
-
-
-def _tasks(result: Result, comparison: Comparison, texts: PageText) -> list[Markup]:
-    """A panel per task, the table, and its sources."""
-    strips = {
-        task: [
-            Strip(
-                title, [100 * value for value in result["methods"][method]["accuracy"][task]],
-                comparison.entries[method][task].mean, comparison.entries[method][task].paper,
-                COLOURS.get(method, "ma-class-0"),
-            )
-            for method, title in comparison.titles.items()
-        ]
-        for task in comparison.tasks
-    }  # fmt: skip
-    shown = [value for rows in strips.values() for strip in rows for value in strip.shown]
-    x_range = float(np.floor(min(shown) - 0.5)), float(np.ceil(max(shown) + 0.5))
-    panels = []
-    for task, rows in strips.items():
-        frame = Frame(
-            x_range=x_range, y_range=(0, len(rows)), width=320, height=21 * len(rows) + 26, left=76, right=14, top=2,
-            bottom=24,
-        )  # fmt: skip
-        means = "; ".join(f"{strip.name} {strip.middle:.1f}" for strip in rows)
-        title = f"Accuracy in percent on {long_task(task)}: {means}"
-        x_ticks = [(at, f"{at:g} %") for at in ticks(*x_range)]
-        panels.append(figure(strip_chart(frame, rows, x_ticks, title=title), long_task(task)))
-    lead = text(f"{texts.tested} All panels have the same scale.")
-    signs = key(strip_signs("mean", comparison.paper_name))
-    return [lead, signs, row(panels, least="17rem"), _table(comparison), _sources(comparison)]
-
-
-class Strip(NamedTuple):
-    """One row of a strip chart: a value for each seed, their middle, and the value of the paper if it has one."""
-
-    name: str
-    values: Sequence[float]
-    middle: float
-    paper: float | None
-    css: str
-
-    @property
-    def shown(self) -> list[float]:
-        """Everything that is drawn."""
-        return [*self.values, *([] if self.paper is None else [self.paper])]
-
-
-def strip_signs(middle: str, paper: str | None) -> list[Sign]:
-    """Return what the ink of a strip chart stands for, and what the paper's values are called if there are any."""
-    signs = [
-        Sign(marks([12], [7], "h0", "ma-run ma-mann"), "one seed"),
-        Sign(path("M12 1v12", "ma-median ma-mann"), middle),
-    ]
-    return [*signs, Sign(marks([12], [7], DIAMOND, "ma-paper"), paper)] if paper else signs
-
-
-def strip_chart(
-    frame: Frame, rows: Sequence[Strip], x_ticks: Sequence[tuple[float, str]], *, title: str, x_label: str = ""
-) -> Picture:
-    """Draw every value of every row as a dot, the middle as a stroke and the paper's value as a diamond."""
-    parts = [axes(frame, x_ticks=x_ticks, x_label=x_label)]
-    height = (frame.floor - frame.top) / len(rows)
-    for index, strip in enumerate(rows):
-        y = frame.top + height * (index + 0.5)
-        across, middle = frame.x(strip.values), float(frame.x(strip.middle))
-        parts += [
-            label(frame.left - 10, y + 4, strip.name, anchor="end"),
-            rule(frame.left, y, frame.right_edge, y, "ma-rule"),
-            marks(across, np.full(len(across), y), "h0", f"ma-run {strip.css}"),
-            rule(middle, y - height / 3, middle, y + height / 3, f"ma-median {strip.css}"),
-        ]
-        if strip.paper is not None:
-            parts.append(marks([float(frame.x(strip.paper))], [y], DIAMOND, "ma-paper"))
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
-
-
-def _table(comparison: Comparison) -> Markup:
-    """The table, the paper's values below those found here."""
-
-    def cell(entry: Entry, best: bool) -> Cell:
-        mean = f"{entry.mean:.1f}"
-        content = Markup("<b>{}</b>").format(mean) if best else escape(mean)
-        if entry.std is not None:
-            content += " " + MUTED.format(f"± {entry.std:.1f}")
-        if entry.paper is not None:
-            content += Markup("<br>") + MUTED.format(f"{entry.paper:.1f}, {_with_minus(entry.difference)}")
-        return Cell(content, entry.mean)
-
-    *rows, average = [
-        [Cell(name), *(cell(entry, method == best) for method, entry in entries.items())]
-        for name, entries, best in comparison.rows()
-    ]
-    caption = f"Accuracy in percent, mean ± standard deviation; below it the {comparison.paper_name} and the difference"
-    return table(caption, ["Task", *comparison.titles.values()], rows, footer=average)
-
-
-def _sources(comparison: Comparison) -> Markup:
-    """The table as text to copy."""
-    block = Markup(
-        '<details style="margin-top: 1rem"><summary>{}</summary>'
-        '<div class="scroll" role="region" aria-label="{}" tabindex="0">'
-        '<pre style="margin: 0; padding: 1rem; font-size: .85rem">{}</pre></div></details>'
-    )
-    forms = (("Markdown", markdown(comparison)), ("LaTeX", latex(comparison)))
-    return Markup("").join(block.format(f"The table in {name}", f"Table in {name}", source) for name, source in forms)
-
-
-def origin(result: Result) -> list[tuple[str, str | Markup]]:
-    """Return what a result was made with and from: protocol, seeds, data and versions."""
-    return [
-        ("Protocol", describe_settings(result["protocol"])),
-        ("Seeds", ", ".join(map(str, result["seeds"]))),
-        *((name, f"SHA-256 {digest}") for name, digest in result["data"].items()),
-        ("Versions", versions_text(result["versions"])),
-        ("Paper", PAPER),
-    ]
-
-
-def describe_settings(settings: Mapping[str, Any]) -> str:
-    """Write settings in one line.
+def count_text(number: int, thing: str) -> str:
+    """Write how many things there are.
 
     Examples
     --------
-    >>> describe_settings({"weight": 1.0, "n_moments": 5, "sizes": [1, 2]})
-    'weight 1, n moments 5, sizes 1 2'
+    >>> count_text(1, "seed"), count_text(3, "task")
+    ('one seed', '3 tasks')
     """
-
-    def written(value: Any) -> str:
-        if isinstance(value, list | tuple):
-            return " ".join(map(written, value))
-        return f"{value:g}" if isinstance(value, float) else str(value)
-
-    return ", ".join(f"{name.replace('_', ' ')} {written(value)}" for name, value in settings.items())
-
-
-def change(what: str, before: float, after: float) -> str:
-    """Say how a share changes.
-
-    Examples
-    --------
-    >>> change("the accuracy", 0.7, 0.8).replace(chr(160), " ")
-    'raises the accuracy from 70.0 % to 80.0 %'
-    """
-    if percent(before) == percent(after):
-        return f"leaves {what} at {percent(after)}"
-    return f"{'raises' if after > before else 'lowers'} {what} from {percent(before)} to {percent(after)}"
-
-
-def seeds_text(seeds: int) -> str:
-    """Say how many seeds ran."""
-    return _count(seeds, "seed")
-
-
-def _with_minus(difference: str) -> str:
-    return difference.replace("-", "\N{MINUS SIGN}")
-
-
-def _count(number: int, thing: str) -> str:
     return f"one {thing}" if number == 1 else f"{number} {thing}s"
