@@ -27,7 +27,7 @@ from momentalign.estimators.combination import (
     weight_grid,
 )
 from momentalign.estimators.domains import Labels, all_or_nothing, is_missing, read_rows
-from momentalign.estimators.mann import LARGEST_WEIGHT, MOST_HELD_OUT, BaseMANN, Settings, in_chunks, split_layers
+from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN, Settings, in_chunks, split_layers
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.progress import progress_bar
 from momentalign.tables.table import quoted, shown
@@ -39,7 +39,7 @@ from momentalign.training.config import (
     Task,
     TrainedNetwork,
 )
-from momentalign.validation import check_number, naming
+from momentalign.validation import naming
 
 __all__ = ["ClassLabels", "MANNClassifier"]
 
@@ -211,12 +211,6 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         >>> bool(model.score(X + [0.0, 1.0], y) > 0.9), model.n_epochs_
         (True, 50)
         """
-        self._refuse_what_needs_all_rows("partial_fit")
-        if isinstance(self.class_weight, str):
-            raise InvalidInputError(
-                f"class_weight={self.class_weight!r} counts all rows, and partial_fit sees some of them; give a "
-                "dictionary of weights by class."
-            )
         learned = getattr(self, "classes_", None)
         if classes is None and learned is None:
             raise InvalidInputError(
@@ -266,19 +260,17 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         >>> bool(model.fit_chunks(source, target).score(X + [0.0, 1.0], y) > 0.9)
         True
         """
-        self._refuse_what_needs_all_rows("fit_chunks")
-        if self.class_weight is not None:
-            raise InvalidInputError(
-                f"class_weight={self.class_weight!r:.80} repeats rows, which fit_chunks reads as they are; repeat them "
-                "in the chunks, or use fit."
-            )
         return self._fit_chunks(source, target, ClassLabels(classes), most_held_out)
 
     def _keep_labels(self, labels: ClassLabels) -> None:
         self.classes_ = labels.classes
 
-    def _refuse_what_needs_all_rows(self, method: str) -> None:
-        if check_number(self.sharpen, "sharpen", least=0.0, most=LARGEST_WEIGHT):
+    def _settings(self, method: str = "fit") -> Settings:
+        """Refuse what needs all rows at once where there are some of them."""
+        settings = super()._settings(method)
+        if method == "fit":
+            return settings
+        if settings.spec.sharpen:
             raise InvalidInputError(
                 f"sharpen={self.sharpen} looks at all target rows in a second phase, which {method} does not have; "
                 "give sharpen=0.0."
@@ -288,6 +280,17 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
                 'weight="auto" compares networks on rows it holds in memory, which chunks do not; give a number, try '
                 "weight=1.0."
             )
+        if method == "fit_chunks" and self.class_weight is not None:
+            raise InvalidInputError(
+                f"class_weight={self.class_weight!r:.80} repeats rows, which fit_chunks reads as they are; repeat them "
+                "in the chunks, or use fit."
+            )
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError(
+                f"class_weight={self.class_weight!r} counts all rows, and partial_fit sees some of them; give a "
+                "dictionary of weights by class."
+            )
+        return settings
 
     def _train(self, task: Task, settings: Settings) -> None:
         if not self._is_automatic:

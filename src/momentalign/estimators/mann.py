@@ -198,8 +198,8 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         order = None if task.target is None else np.random.default_rng([seed, 1]).permutation(task.target.shape[0])
         return settings._replace(spec=spec), task.split(training, held_out, order), domains
 
-    def _settings(self) -> Settings:
-        """Check all parameters."""
+    def _settings(self, method: str = "fit") -> Settings:  # noqa: ARG002
+        """Check all parameters, for `method`: fit, partial_fit or fit_chunks."""
         optimizer = Optimizer(self.optimizer, self.learning_rate)
         config = TrainingConfig(
             self.hidden, optimizer, self.batch_size, self.max_epochs, self.patience, loss=self._loss
@@ -232,7 +232,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         self, X: Any, y: Any, X_target: Any, labels: Labels, sample_domain: Any, sample_weight: Any
     ) -> Self:
         """Learn from some more rows in one pass; `labels` are those of the calls before, if there were any."""
-        config, spec, device, _ = self._settings()
+        config, spec, device, _ = self._settings("partial_fit")
         is_first = not hasattr(self, "coefs_")
         weights = RowWeights(sample_weight, self.class_weight, in_order=True)
         domains = read_domains(
@@ -278,7 +278,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
 
     def _fit_chunks(self, source: Any, target: Any, labels: Labels, most_held_out: int) -> Self:
         """Train on chunks that are read once before and once in every epoch."""
-        config, spec, device, fraction = self._settings()
+        config, spec, device, fraction = self._settings("fit_chunks")
         spec = replace(spec, seed=check_seed(self.random_state), weight=spec.weight if target is not None else 0.0)
         refuse_other_count(spec.domain_weights, 1)
         held_out = HeldOut(fraction, spec.seed, positive_int(most_held_out, "most_held_out", example="10000"))

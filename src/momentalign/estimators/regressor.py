@@ -193,12 +193,12 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         assert labels.scale is not None  # noqa: S101  (labels have been learned)
         self.y_mean_, self.y_deviation_ = labels.scale
 
-    def _settings(self) -> Settings:
+    def _settings(self, method: str = "fit") -> Settings:
         if self._is_automatic:
             raise InvalidInputError(
                 'weight="auto" combines class probabilities, which a regressor has not; give a number, try weight=1.0.'
             )
-        return super()._settings()
+        return super()._settings(method)
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)
