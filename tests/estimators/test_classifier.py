@@ -121,16 +121,13 @@ def _misleading_problem(seed, rows=200):
 @pytest.mark.parametrize("discrepancy", ["cmd", "cv-cmd", "mmd"])
 def test_adaptation_helps_where_the_target_is_shifted(discrepancy):
     settings = {"hidden": (10,), "optimizer": "adam", "learning_rate": 0.05, "max_epochs": 100, "patience": None}
-    for seed in range(2):
-        X, y, X_target, y_target = _misleading_problem(seed)
-        plain, adapted = (
-            ma.MANNClassifier(discrepancy=d, weight=3.0, random_state=seed, **settings)
-            .fit(X, y, X_target)
-            .score(X_target, y_target)
-            for d in (None, discrepancy)
-        )
-        assert plain < 0.7
-        assert adapted > 0.8
+    X, y, X_target, y_target = _misleading_problem(0)
+    plain, adapted = (
+        ma.MANNClassifier(discrepancy=d, weight=3.0, random_state=0, **settings).fit(X, y, X_target)
+        for d in (None, discrepancy)
+    )
+    assert plain.score(X_target, y_target) < 0.7
+    assert adapted.score(X_target, y_target) > 0.8
 
 
 def test_sharpening_makes_predictions_for_the_target_more_confident(quick, problem):

@@ -245,7 +245,7 @@ def test_chunks_of_any_size_give_the_network_of_fit_bit_by_bit(quick, problem, e
 def test_the_size_of_chunks_changes_no_bit_also_with_rows_held_out(either, make_problem, engine, assert_same_weights):
     X, y, X_target, _ = make_problem(rows=400)
     models = [
-        either(max_epochs=30, patience=3, learning_rate=0.3).fit_chunks(
+        either(max_epochs=8, patience=3, learning_rate=0.3).fit_chunks(
             ArrayChunks(X, y, rows=rows), ArrayChunks(X_target, rows=rows), most_held_out=50
         )
         for rows in (37, 400)

@@ -36,7 +36,7 @@ from momentalign.estimators import portfolio
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 warnings.simplefilter("ignore")
 # As small as the checks of what was learned allow.
-network = {"hidden": (10,), "optimizer": "adam", "learning_rate": 0.1, "max_epochs": 30, "patience": None}
+network = {"hidden": (10,), "optimizer": "adam", "learning_rate": 0.2, "batch_size": 50, "max_epochs": 10}
 estimators = {
     "classifier": ma.MANNClassifier(**network), "regressor": ma.MANNRegressor(**network),
     "scales": ma.MomentMap(), "covariances": ma.MomentMap("covariance"),

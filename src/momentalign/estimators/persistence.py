@@ -233,7 +233,7 @@ def _read_networks(arrays: Arrays, sizes: Sequence[int]) -> tuple[list[tuple[lis
         shapes |= {f"{prefix}coef_{index}": pair for index, pair in enumerate(pairwise(sizes))}
         shapes |= {f"{prefix}intercept_{index}": (units,) for index, units in enumerate(sizes[1:])}
     if {name: array.shape for name, array in arrays.items()} != shapes or shapes.get("coefficients") == (0,):
-        raise ValueError(f"weights and biases of layers of {list(sizes)} units are expected, nothing else")
+        raise ValueError("weights and biases of every layer, of their shapes, are expected, nothing else")
     if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
         raise ValueError("weights are floating-point numbers")
     parts = [[[arrays[f"{one}{part}_{n}"] for n in range(count)] for part in ("coef", "intercept")] for one in prefixes]
