@@ -68,10 +68,8 @@ def test_by_hand():
     coefficients = aggregation_coefficients(target=stack, source=stack, labels=labels, weights=weights, rcond=0.0)
     assert coefficients == pytest.approx([0.5, 0.5])
     # Where no row counts the models are averaged.
-    assert aggregation_coefficients(target=stack, source=stack, labels=labels, weights=0.0 * weights).tolist() == [
-        0.5,
-        0.5,
-    ]
+    averaged = aggregation_coefficients(target=stack, source=stack, labels=labels, weights=0.0 * weights)
+    assert averaged.tolist() == [0.5, 0.5]
 
 
 def test_it_finds_the_combination_the_labels_were_made_of(rng):
