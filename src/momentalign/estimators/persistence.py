@@ -225,19 +225,24 @@ def _named(prefix: str, network: tuple[list[Any], list[Any]]) -> dict[str, NDArr
 
 def _read_networks(arrays: Arrays, sizes: Sequence[int]) -> tuple[list[tuple[list[Any], list[Any]]], NDArray[Any]]:
     """Return the network that gives the hidden activations, then those of a combination, and their coefficients."""
-    count, prefixes, shapes = len(sizes) - 1, [""], dict[str, tuple[int, ...]]()
-    if "coefficients" in arrays:
-        shapes["coefficients"] = (len(arrays["coefficients"]),)
-        prefixes += [f"network_{number}_" for number in range(len(arrays["coefficients"]))]
-    for prefix in prefixes:
+    count, combined = len(sizes) - 1, arrays.get("coefficients")
+    prefixes = ["", *(f"network_{number}_" for number in range(0 if combined is None else len(combined)))]
+    shapes: dict[str, tuple[int, ...]] = {} if combined is None else {"coefficients": (len(combined),)}
+    # Names are made for as many arrays as there are: layers and networks are numbers of the file.
+    fits = len(arrays) == len(shapes) + 2 * count * len(prefixes)
+    for prefix in prefixes if fits else []:
         shapes |= {f"{prefix}coef_{index}": pair for index, pair in enumerate(pairwise(sizes))}
         shapes |= {f"{prefix}intercept_{index}": (units,) for index, units in enumerate(sizes[1:])}
-    if {name: array.shape for name, array in arrays.items()} != shapes or shapes.get("coefficients") == (0,):
+    if (
+        not fits
+        or {name: array.shape for name, array in arrays.items()} != shapes
+        or shapes.get("coefficients") == (0,)
+    ):
         raise ValueError("weights and biases of every layer, of their shapes, are expected, nothing else")
     if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
         raise ValueError("weights are floating-point numbers")
     parts = [[[arrays[f"{one}{part}_{n}"] for n in range(count)] for part in ("coef", "intercept")] for one in prefixes]
-    return [(coefs, intercepts) for coefs, intercepts in parts], arrays.get("coefficients", np.ones(1))
+    return [(coefs, intercepts) for coefs, intercepts in parts], np.ones(1) if combined is None else combined
 
 
 def _read_scale(mean: Any, deviation: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
