@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from momentalign import MANNClassifier
+from momentalign import MANNClassifier, MANNRegressor
 
 
 class Shifted(NamedTuple):
@@ -42,6 +42,16 @@ def quick() -> Callable[..., MANNClassifier]:
 
     def make(**parameters: object) -> MANNClassifier:
         return MANNClassifier(**{"hidden": (5,), "max_epochs": 5, "batch_size": 40, "random_state": 0, **parameters})
+
+    return make
+
+
+@pytest.fixture(params=[MANNClassifier, MANNRegressor], ids=["classifier", "regressor"])
+def either(request) -> Callable[..., MANNClassifier | MANNRegressor]:
+    """The same of a classifier and of a regressor, for which the codes of classes are values."""
+
+    def make(**parameters: object) -> MANNClassifier | MANNRegressor:
+        return request.param(**{"hidden": (5,), "max_epochs": 5, "batch_size": 40, "random_state": 0, **parameters})
 
     return make
 

@@ -1,14 +1,17 @@
 """The law of parameters: on every path each one changes the fit or is refused, unless it is said to have no effect."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
+from typer.testing import CliRunner
 
 import momentalign as ma
+from momentalign.cli.main import app
 from momentalign.errors import InvalidInputError
 
 BASE = {
-    "hidden": (5,), "optimizer": "adam", "learning_rate": 0.2, "batch_size": 40, "max_epochs": 40, "patience": 20,
+    "hidden": (5,), "optimizer": "adam", "learning_rate": 0.2, "batch_size": 40, "max_epochs": 20, "patience": 10,
     "random_state": 0,
 }  # fmt: skip
 CHANGES = {
@@ -22,6 +25,7 @@ CHANGES = {
     "max_epochs": 2,
     "patience": 1,
     "validation_fraction": 0.45,
+    "device": "nowhere",
     "random_state": 1,
     "between": "pairs",
     "domain_weights": [1.0, 9.0],
@@ -29,62 +33,56 @@ CHANGES = {
     "sharpen": 0.5,
     "class_weight": {0: 1.0, 1: 3.0},
 }
-# What says where something is done and what is shown; tests of their own look at them.
-ELSEWHERE = {"device", "verbose"}
+KINDS = [ma.MANNClassifier, ma.MANNRegressor]
+
+# Two sources and two targets in one X.
+RNG = np.random.default_rng(0)
+DOMAIN = RNG.permutation(np.repeat([1, 2, -1, -2], [70, 50, 50, 40]))
+CODES = RNG.integers(2, size=len(DOMAIN))
+X = RNG.normal(size=(len(DOMAIN), 3))
+X[:, 0] += 0.8 * CODES
+for number, column in {2: 1, -1: 2, -2: 1}.items():
+    X[number == DOMAIN, column] += 1.0
 
 
-class Several:
-    """Two sources and two targets in one X, labels of both kinds."""
-
-    def __init__(self):
-        rng = np.random.default_rng(0)
-        self.domain = rng.permutation(np.repeat([1, 2, -1, -2], [70, 50, 50, 40]))
-        self.codes = rng.integers(2, size=len(self.domain))
-        self.X = rng.normal(size=(len(self.domain), 3))
-        self.X[:, 0] += 0.8 * self.codes
-        for number, column in {2: 1, -1: 2, -2: 1}.items():
-            self.X[self.domain == number, column] += 1.0
-
-    def labels(self, model):
-        return self.X.sum(axis=1) if isinstance(model, ma.MANNRegressor) else self.codes
-
-    def classes(self, model):
-        return {} if isinstance(model, ma.MANNRegressor) else {"classes": [0, 1]}
+def labels_for(model):
+    return X.sum(axis=1) if isinstance(model, ma.MANNRegressor) else CODES
 
 
-DATA = Several()
+def fit(model, _name):
+    return model.fit(X, labels_for(model), sample_domain=DOMAIN)
 
 
-def fit(model):
-    return model.fit(DATA.X, DATA.labels(model), sample_domain=DATA.domain)
-
-
-def partial_fit(model):
+def partial_fit(model, _name=None):
+    classes = {} if isinstance(model, ma.MANNRegressor) else {"classes": [0, 1]}
     for _ in range(2):
-        model.partial_fit(DATA.X, DATA.labels(model), sample_domain=DATA.domain, **DATA.classes(model))
+        model.partial_fit(X, labels_for(model), sample_domain=DOMAIN, **classes)
     return model
 
 
-def fit_chunks(model):
-    source = DATA.domain > 0
-    X, y = DATA.X[source], DATA.labels(model)[source]
-    return model.fit_chunks([(X[:50], y[:50]), (X[50:], y[50:])], [DATA.X[~source]])
+def fit_chunks(model, _name):
+    source, y = X[DOMAIN > 0], labels_for(model)[DOMAIN > 0]
+    return model.fit_chunks([(source[:50], y[:50]), (source[50:], y[50:])], [X[DOMAIN < 0]])
 
 
-def automatic(model):
-    if model.weight == 1.0:
-        model.set_params(weight="auto")
-    return fit(model)
+def automatic(model, name):
+    return fit(model if name == "weight" else model.set_params(weight="auto"), name)
 
 
-def searched(kind):
-    def search(model):
-        found = kind(clone(model), {"weight": [model.weight]}, random_state=0)
-        return found.fit(DATA.X, DATA.codes, sample_domain=DATA.domain).best_estimator_
+def reverse(model, name):
+    """The parameter is a point of the grid."""
+    grid, others = {name: [getattr(model, name)]}, clone(model).set_params(**{name: getattr(ma.MANNClassifier(), name)})
+    search = ma.ReverseValidationSearch(others, grid, random_state=0)
+    return search.fit(X, CODES, sample_domain=DOMAIN).best_estimator_
 
-    return search
+
+def label_free(model, _name):
+    """The parameter is one of the estimator."""
+    search = ma.LabelFreeSearch(clone(model), {"weight": [model.weight]}, random_state=0)
+    return search.fit(X, CODES, sample_domain=DOMAIN).best_estimator_
 
 
+# How to fit, and which parameters have no effect there.
 PATHS = {
     "fit": (fit, ()),
     # One pass over the rows, in order: nothing is held out, nothing stops early.
@@ -92,40 +90,40 @@ PATHS = {
     # One source and one target: there is nothing between them to choose.
     "fit_chunks": (fit_chunks, ("between",)),
     "auto": (automatic, ()),
-    "reverse": (searched(ma.ReverseValidationSearch), ()),
-    "label-free": (searched(ma.LabelFreeSearch), ()),
+    "reverse": (reverse, ()),
+    "label-free": (label_free, ()),
 }
+OF_BOTH = ("fit", "partial_fit", "fit_chunks")
 CASES = [
     (kind, path, name)
-    for kind in (ma.MANNClassifier, ma.MANNRegressor)
+    for kind in KINDS
     for path in PATHS
     for name in kind().get_params()
-    if name not in ELSEWHERE and (kind is ma.MANNClassifier or path in ("fit", "partial_fit", "fit_chunks"))
+    if name in CHANGES and (kind is ma.MANNClassifier or path in OF_BOTH)
 ]
 
 
 def weights(model):
-    return np.concatenate([part.ravel() for part in (*model.coefs_, *model.intercepts_, *_of_all(model))])
-
-
-def _of_all(model):
-    return [part for coefs, biases in getattr(model, "networks_", []) for part in (*coefs, *biases)]
+    networks = getattr(model, "networks_", [(model.coefs_, model.intercepts_)])
+    return np.concatenate([part.ravel() for network in networks for layers in network for part in layers])
 
 
 @pytest.fixture(scope="module")
 def unchanged():
+    """The weights without any change, on every path; which parameter stands in a grid does not matter."""
     found = {}
 
     def of(kind, path):
         if (kind, path) not in found:
-            found[kind, path] = weights(PATHS[path][0](kind(**BASE)))
+            found[kind, path] = weights(PATHS[path][0](kind(**BASE), "n_moments"))
         return found[kind, path]
 
     return of
 
 
 def test_every_parameter_is_looked_at():
-    assert set(CHANGES) | ELSEWHERE == set(ma.MANNRegressor().get_params()) | set(ma.MANNClassifier().get_params())
+    """All but the progress bar, which has tests of its own."""
+    assert {*CHANGES, "verbose"} == {name for kind in KINDS for name in kind().get_params()}
 
 
 @pytest.mark.parametrize(("kind", "path", "name"), CASES)
@@ -134,7 +132,7 @@ def test_a_parameter_changes_the_fit_or_is_refused(unchanged, kind, path, name):
     before = unchanged(kind, path)
     refusal = ""
     try:
-        after = weights(run(kind(**{**BASE, name: CHANGES[name]})))
+        after = weights(run(kind(**{**BASE, name: CHANGES[name]}), name))
     except InvalidInputError as error:
         refusal = str(error)
     if refusal:
@@ -144,24 +142,55 @@ def test_a_parameter_changes_the_fit_or_is_refused(unchanged, kind, path, name):
     assert same == (name in without_effect)
 
 
-@pytest.mark.parametrize("kind", [ma.MANNClassifier, ma.MANNRegressor])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_parameter_that_is_set_between_two_calls_of_partial_fit_counts_from_then_on(kind):
+    unchanged = weights(partial_fit(partial_fit(kind(**BASE))))
     for name in ("discrepancy", "weight", "n_moments", "optimizer", "learning_rate", "batch_size", "between"):
-        first = partial_fit(kind(**BASE))
         other = partial_fit(kind(**BASE)).set_params(**{name: CHANGES[name]})
-        assert (weights(partial_fit(first)) != weights(partial_fit(other))).any(), name
+        assert (weights(partial_fit(other)) != unchanged).any(), name
+
+
+@pytest.mark.parametrize("regression", [[], ["--regression"]], ids=["classes", "values"])
+def test_an_option_of_the_command_changes_the_network_or_is_refused(tmp_path, regression):
+    """The options that are parameters of a network."""
+    frame = pd.DataFrame(X, columns=list("abc"))
+    source, target = frame[DOMAIN > 0], frame[DOMAIN < 0]
+    y = frame.sum(axis=1) if regression else pd.Series(CODES)
+    source.assign(y=y[DOMAIN > 0]).to_csv(tmp_path / "source.csv", index=False)
+    target.to_csv(tmp_path / "target.csv", index=False)
+    base = {"method": "cmd", "weight": "1", "max-epochs": "5", "seed": "0"}
+
+    def done(**changes):
+        options = [part for name, value in {**base, **changes}.items() for part in (f"--{name}", value)]
+        files = [str(tmp_path / name) for name in ("source.csv", "target.csv")]
+        return CliRunner().invoke(
+            app, ["fit", *files, "--label", "y", "--out", str(tmp_path / "m"), *options, *regression]
+        )
+
+    def found(**changes):
+        assert done(**changes).exit_code == 0
+        return weights(ma.load(tmp_path / "m").estimator)
+
+    before = found()
+    for name, value in {"method": "coral", "weight": "3", "max-epochs": "2", "seed": "1"}.items():
+        assert (found(**{name: value}) != before).any(), name
+    for name, value in {"device": "nowhere", "class-weight": "balanced", "sample-weight": "a"}.items():
+        error = done(**{name: value}).exception
+        assert isinstance(error, InvalidInputError), name
+        assert name.replace("-", "_") in str(error)
 
 
 def test_the_searches_obey_their_own_parameters():
-    model = ma.MANNClassifier(**BASE)
-    grid = {"weight": [0.5, 2.0]}
+    model = ma.MANNClassifier(**{**BASE, "max_epochs": 40, "patience": 20})
+
+    def scores(kind, **settings):
+        search = kind(model, {"weight": [0.5, 2.0]}, **{"random_state": 0, "refit": False, **settings})
+        return search.fit(X, CODES, sample_domain=DOMAIN).cv_results_["mean_test_score"].tolist()
+
     for kind, changes in {
         ma.ReverseValidationSearch: {"share": 0.6, "random_state": 1},
         ma.LabelFreeSearch: {"share": 0.6, "random_state": 1, "rule": "entropy"},
     }.items():
-        settings = {"random_state": 0, "refit": False}
-        scores = kind(model, grid, **settings).fit(DATA.X, DATA.codes, sample_domain=DATA.domain).cv_results_
+        before = scores(kind)
         for name, value in changes.items():
-            other = kind(model, grid, **{**settings, name: value})
-            found = other.fit(DATA.X, DATA.codes, sample_domain=DATA.domain).cv_results_
-            assert found["mean_test_score"].tolist() != scores["mean_test_score"].tolist(), name
+            assert scores(kind, **{name: value}) != before, name

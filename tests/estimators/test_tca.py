@@ -1,26 +1,17 @@
 import inspect
-import json
-import os
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
-import sklearn
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.decomposition import PCA, KernelPCA
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import get_tags
 
-from momentalign.errors import DataNotFoundError, InvalidInputError, MomentAlignWarning
+from momentalign.errors import DataNotFoundError, InvalidInputError
 from momentalign.estimators import tca as transfer_components
 from momentalign.estimators.tca import TransferComponentAnalysis
 from momentalign.paper.problems import load_reviews
@@ -80,21 +71,6 @@ def test_the_components_are_those_of_the_textbook(shifted, solver, kernel, mu):
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_the_components_solve_the_problem_of_pan_et_al(shifted, solver, kernel):
-    """Variance and penalty are diagonal, their ratio is the eigenvalue, and each component has unit length."""
-    model = TransferComponentAnalysis(5, kernel, gamma=0.2, mu=10.0).fit(shifted[0], X_target=shifted[1])
-    K, H, L = _matrices(*shifted, kernel)
-    W = model.weights_
-    variance, penalty = W.T @ K @ H @ K @ W, W.T @ (K @ L @ K + 10.0 * np.eye(len(K))) @ W
-    for product in (variance, penalty):
-        np.testing.assert_allclose(product, np.diag(np.diag(product)), atol=1e-8 * np.abs(product).max())
-    np.testing.assert_allclose(np.diag(variance) / np.diag(penalty), model.eigenvalues_, rtol=1e-8)
-    assert (np.diff(model.eigenvalues_) < 0).all()
-    np.testing.assert_allclose(np.diag(W.T @ K @ W), 1.0, rtol=1e-10)
-    assert (W.max(axis=0) == np.abs(W).max(axis=0)).all()
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
 def test_new_rows_are_their_kernel_with_the_training_rows_times_the_weights(shifted, rng, monkeypatch, kernel):
     monkeypatch.setattr(transfer_components, "CHUNK", 7)
     model = TransferComponentAnalysis(3, kernel, gamma=0.2).fit(shifted[0], X_target=shifted[1])
@@ -151,7 +127,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_rows_gives_the_same_components(shifted, solver, kernel, kind):
+def test_every_kind_of_rows_gives_the_same_components(shifted, kernel, kind):
     X, X_target = shifted
     convert, settings = KINDS[kind], {"n_components": 3, "kernel": kernel, "gamma": 0.2}
     expected = TransferComponentAnalysis(**settings).fit(X, X_target=X_target).transform(X_target)
@@ -159,20 +135,21 @@ def test_every_kind_of_rows_gives_the_same_components(shifted, solver, kernel, k
     np.testing.assert_allclose(model.transform(convert(X_target)), expected, atol=1e-8)
 
 
-def test_one_domain_may_be_sparse_and_the_other_dense(shifted):
+def test_one_domain_may_be_sparse_and_the_other_dense(shifted, solver):
     X, X_target = shifted
-    expected = TransferComponentAnalysis(3).fit(X, X_target=X_target).transform(X)
-    for source, target in [(sparse.csr_matrix(X), X_target), (X, sparse.csr_matrix(X_target))]:
+    csr, expected = sparse.csr_matrix, TransferComponentAnalysis(3).fit(X, X_target=X_target).transform(X)
+    for source, target in [(csr(X), X_target), (X, csr(X_target)), (csr(X), csr(X_target))]:
         model = TransferComponentAnalysis(3).fit(source, X_target=target)
         assert sparse.issparse(model.X_fit_)
-        np.testing.assert_allclose(model.transform(X), expected, atol=1e-9)
+        np.testing.assert_allclose(model.transform(X), expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_sparse_rows_are_never_made_dense(rng, solver, kernel):
-    """A hundred rows of 400,000 features would take 320 MB, and as much again for each product with all of them."""
+    """A hundred rows of 100,000 features would take 80 MB, and as much again for each product with all of them."""
     few = sparse.csr_matrix(rng.normal(size=(100, 5)) * [9.0, 7.0, 5.0, 3.0, 2.0])
-    many = sparse.random(100, 400_000, density=1e-5, format="csr", random_state=0)
+    rows, columns = rng.integers(100, size=400), rng.integers(100_000, size=400)
+    many = sparse.csr_matrix((rng.normal(size=400), (rows, columns)), (100, 100_000))
     rows = sparse.hstack([few, many], format="csr")
     tracemalloc.start()
     try:
@@ -181,7 +158,7 @@ def test_sparse_rows_are_never_made_dense(rng, solver, kernel):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 60e6
+    assert peak < 20e6
 
 
 def test_a_linear_kernel_builds_no_matrix_of_all_pairs_of_rows(rng):
@@ -194,17 +171,6 @@ def test_a_linear_kernel_builds_no_matrix_of_all_pairs_of_rows(rng):
     finally:
         tracemalloc.stop()
     assert peak < 10e6
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_components_have_the_dtype_of_the_rows(shifted, dtype):
-    X, X_target = shifted
-    model = TransferComponentAnalysis(2).fit(X.astype(dtype), X_target=X_target)
-    assert model.weights_.dtype == np.float64
-    rows = X_target.astype(dtype)
-    assert model.transform(rows).dtype == dtype
-    expected = TransferComponentAnalysis(2).fit(X, X_target=X_target).transform(X_target)
-    np.testing.assert_allclose(model.transform(rows), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e58])
@@ -234,11 +200,8 @@ def test_sample_domain_and_x_target_are_the_same_model(shifted, rng):
     embedded = model.fit_transform(both, sample_domain=domain)
     np.testing.assert_array_equal(model.weights_, expected.weights_)
     np.testing.assert_allclose(embedded[domain < 0], expected.transform(X_target), rtol=1e-12)
-
-
-def test_sources_only_are_no_target(shifted):
-    by_ids = TransferComponentAnalysis(3).fit(shifted[0], sample_domain=np.ones(90, int))
-    np.testing.assert_array_equal(by_ids.weights_, TransferComponentAnalysis(3).fit(shifted[0]).weights_)
+    alone = TransferComponentAnalysis(3).fit(X, sample_domain=np.ones(90, int))
+    np.testing.assert_array_equal(alone.weights_, TransferComponentAnalysis(3).fit(X).weights_)
 
 
 @pytest.mark.parametrize(
@@ -351,83 +314,6 @@ def test_data_that_cannot_work_are_named_and_a_fitted_model_survives(shifted, sp
 def test_a_gamma_that_makes_all_rows_alike_is_refused(shifted):
     with pytest.raises(InvalidInputError, match=r"all the same to the kernel.*a larger gamma"):
         TransferComponentAnalysis(kernel="rbf", gamma=1e-30).fit(shifted[0])
-
-
-def test_an_unfitted_model_says_so(shifted):
-    with pytest.raises(NotFittedError):
-        TransferComponentAnalysis().transform(shifted[0])
-
-
-CHECKS = """
-import json, warnings
-from sklearn.utils.estimator_checks import check_estimator
-from momentalign.estimators.tca import TransferComponentAnalysis
-warnings.simplefilter("ignore")
-results = check_estimator(TransferComponentAnalysis(kernel={kernel!r}), on_skip=None, on_fail=None)
-print(json.dumps([(r["check_name"], r["status"], r["expected_to_fail"], repr(r["exception"])) for r in results]))
-"""
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_every_check_of_scikit_learn_passes_and_none_is_skipped(kernel):
-    environment = {**os.environ, "SCIPY_ARRAY_API": "1"}  # without it the checks of the array API are skipped
-    command = [sys.executable, "-c", CHECKS.format(kernel=kernel)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-    results = json.loads(done.stdout)
-    assert len(results) > 40
-    assert [result for result in results if result[1:3] != ["passed", False]] == []
-
-
-def test_tags_say_what_is_welcome():
-    tags = get_tags(TransferComponentAnalysis())
-    assert tags.input_tags.sparse
-    assert tags.transformer_tags.preserves_dtype == ["float64", "float32"]
-    assert not tags.target_tags.required
-
-
-def test_clone_takes_parameters_and_leaves_what_was_learned(shifted):
-    model = TransferComponentAnalysis(2, "rbf", gamma=0.3, mu=5.0).fit(shifted[0])
-    copy = clone(model)
-    assert copy.get_params() == model.get_params() == {"n_components": 2, "kernel": "rbf", "gamma": 0.3, "mu": 5.0}
-    assert not [name for name in vars(copy) if name.endswith("_")]
-
-
-def test_pandas_output_has_names_and_index(shifted):
-    frame = pd.DataFrame(shifted[1], columns=list("abcdef"), index=np.arange(60) + 1000)
-    model = TransferComponentAnalysis(2).fit(pd.DataFrame(shifted[0], columns=list("abcdef")), X_target=frame)
-    components = model.set_output(transform="pandas").transform(frame)
-    assert components.columns.tolist() == ["transfercomponentanalysis0", "transfercomponentanalysis1"]
-    assert components.index.tolist() == frame.index.tolist()
-    assert model.feature_names_in_.tolist() == list("abcdef")
-
-
-def test_a_scaler_before_it_scales_the_target_too(problem):
-    X, y, X_target, _ = problem
-    with sklearn.config_context(enable_metadata_routing=True):
-        steps = [
-            ("scale", StandardScaler()),
-            ("components", TransferComponentAnalysis(2).set_fit_request(X_target=True)),
-            ("classify", LogisticRegression()),
-        ]
-        pipeline = Pipeline(steps, transform_input=["X_target"]).fit(X, y, X_target=X_target)
-    scaler = StandardScaler().fit(X)
-    by_hand = TransferComponentAnalysis(2).fit(scaler.transform(X), X_target=scaler.transform(X_target))
-    np.testing.assert_array_equal(pipeline["components"].weights_, by_hand.weights_)
-    assert pipeline["classify"].n_features_in_ == 2
-
-
-def test_a_target_as_long_as_x_would_be_cut_by_a_search_which_is_told(shifted):
-    X, X_target = shifted
-    search = GridSearchCV(
-        make_pipeline(TransferComponentAnalysis(2), LogisticRegression()),
-        {"transfercomponentanalysis__mu": [0.1, 1.0]},
-        cv=2,
-        error_score="raise",
-    )
-    y, target = np.arange(90) % 2, np.resize(X_target, (90, 6))
-    with pytest.warns(MomentAlignWarning, match="X_target has as many rows as X, and this Transfer"):
-        search.fit(X, y, transfercomponentanalysis__X_target=target)
-    search.fit(X, y, transfercomponentanalysis__X_target=X_target)
 
 
 def test_components_help_where_the_target_is_shifted(rng):

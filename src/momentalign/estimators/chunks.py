@@ -7,7 +7,7 @@ each by its number, in bounded memory.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,17 +18,17 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_consistent_length, validate_data
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.domains import Labels, as_float32, refuse_missing
+from momentalign.estimators.domains import Labels, as_float32, refuse_missing, stacked_rows
 from momentalign.networks.shallow import Matrix
 from momentalign.training.chunked import ChunkedTask, Labelled
 from momentalign.training.config import FEWEST_ROWS, Task
 from momentalign.validation import naming
 
-__all__ = ["Checksum", "HeldOut", "lots", "read_chunked_domains"]
+__all__ = ["HeldOut", "checksums", "lots", "read_chunked_domains"]
 
 
-class Checksum:
-    """CRC-32 of all rows and labels in their order, the same however they are cut into chunks.
+def checksums(rows: Any, labels: NDArray[Any] | None, before: Mapping[str, int]) -> dict[str, int]:
+    """Return the CRC-32 of all rows and labels so far, the same however they are cut into chunks.
 
     The code is that of Peterson and Brown (Cyclic codes for error detection, Proceedings of the IRE 49, 1961); other
     rows have the same one by a chance of 2^-32. It is no protection against forgery.
@@ -36,51 +36,24 @@ class Checksum:
     Examples
     --------
     >>> rows, labels = np.arange(6.0).reshape(3, 2), np.array([0, 1, 1])
-    >>> sums = [Checksum(), Checksum(), Checksum()]
-    >>> sums[0].add(rows, labels)
-    >>> for part in (slice(0, 1), slice(1, 3)):
-    ...     sums[1].add(rows[part], labels[part])
-    >>> sums[2].add(rows[::-1], labels)
-    >>> sums[0] == sums[1], sums[0] == sums[2]
-    (True, False)
+    >>> whole = checksums(rows, labels, {})
+    >>> whole == checksums(rows[1:], labels[1:], checksums(rows[:1], labels[:1], {}))
+    True
+    >>> whole == checksums(rows[::-1], labels, {})
+    False
     """
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self) -> None:
-        self._sums: dict[str, int] = {}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Checksum) and self._sums == other._sums
-
-    def add(self, rows: Matrix, labels: NDArray[Any] | None) -> None:
-        """Take in the next rows, of the type of all others, and their labels."""
-        for name, content in _contents(rows, labels).items():
-            self._sums[name] = zlib.crc32(np.ascontiguousarray(content).data, self._sums.get(name, 0))
-
-
-def _contents(rows: Matrix, labels: NDArray[Any] | None) -> dict[str, NDArray[Any]]:
-    """What stands in rows and labels, each part such that parts of consecutive chunks can be put end to end."""
-    contents = _sparse_contents(rows) if sparse.issparse(rows) else {"rows": rows}
-    if labels is not None:
-        contents["labels"] = _label_content(labels)
-    return contents
-
-
-def _sparse_contents(rows: Any) -> dict[str, NDArray[Any]]:
-    # Integers of one width: scipy chooses it by the size of a chunk.
-    return {
-        "values": rows.data[: rows.nnz],
-        "columns": rows.indices[: rows.nnz].astype(np.int32, copy=False),
-        "lengths": np.diff(rows.indptr).astype(np.int32, copy=False),
-    }
-
-
-def _label_content(labels: NDArray[Any]) -> NDArray[Any]:
-    """Labels as bytes; the types numpy gives them differ from chunk to chunk, by the longest name or by a half."""
-    if labels.dtype.kind in "biuf":
-        return labels.astype(np.float64)
-    return np.frombuffer("\0".join([*map(str, labels.tolist()), ""]).encode(errors="surrogatepass"), np.uint8)
+    contents: dict[str, Any] = {"rows": rows}
+    if hasattr(rows, "indptr"):
+        # Integers of one width: scipy chooses it by the size of a chunk.
+        columns, lengths = (part.astype(np.int32, copy=False) for part in (rows.indices, np.diff(rows.indptr)))
+        contents = {"values": rows.data[: rows.nnz], "columns": columns[: rows.nnz], "lengths": lengths}
+    if labels is not None and labels.dtype.kind in "biuf":
+        contents["labels"] = labels.astype(np.float64)
+    elif labels is not None:
+        # As bytes: the type that numpy gives to text differs from chunk to chunk, by the longest name.
+        text = "\0".join([*map(str, labels.tolist()), ""])
+        contents["labels"] = np.frombuffer(text.encode(errors="surrogatepass"), np.uint8)
+    return {**before, **{k: zlib.crc32(np.ascontiguousarray(v).data, before.get(k, 0)) for k, v in contents.items()}}
 
 
 def lots(start: int, count: int, seed: int) -> NDArray[np.float64]:
@@ -101,12 +74,6 @@ def lots(start: int, count: int, seed: int) -> NDArray[np.float64]:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed ^= mixed >> np.uint64(31)
     return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-class _Part(NamedTuple):
-    lots: NDArray[np.float64]
-    rows: Any
-    labels: NDArray[Any]
 
 
 class HeldOut:
@@ -132,10 +99,11 @@ class HeldOut:
 
     def __init__(self, share: float, seed: int, most: int) -> None:
         self.share, self._seed, self._most = share, seed, most
-        self._parts: list[_Part] = []
+        # Lots, rows and labels of each chunk.
+        self._parts: list[tuple[Any, ...]] = []
 
     def __len__(self) -> int:
-        return sum(len(part.lots) for part in self._parts)
+        return sum(len(part[0]) for part in self._parts)
 
     def mask(self, start: int, count: int) -> NDArray[np.bool_]:
         """Return which rows from number `start` on are held out."""
@@ -143,27 +111,20 @@ class HeldOut:
 
     def add(self, start: int, rows: Any, labels: NDArray[Any]) -> None:
         """Look at the next rows of the stream, of which the first has the number `start`."""
-        self._parts.append(_chosen(_Part(lots(start, len(labels), self._seed), rows, labels), self.share))
+        drawn = lots(start, len(labels), self._seed)
+        self._parts.append(tuple(values[drawn < self.share] for values in (drawn, rows, labels)))
         while len(self) > self._most:
-            self.share /= 2.0
-            self._parts = [_chosen(part, self.share) for part in self._parts]
+            self.lower(self.share / 2.0)
 
-    def drop(self) -> None:
-        """Hold out nothing."""
-        self.share = 0.0
-        self._parts = [_chosen(part, self.share) for part in self._parts]
+    def lower(self, share: float) -> None:
+        """Hold out a smaller share of all rows; 0 holds out nothing."""
+        self.share = share
+        self._parts = [tuple(values[part[0] < share] for values in part) for part in self._parts]
 
     def rows(self) -> tuple[Any, NDArray[Any]]:
         """Return rows and labels in the order of the stream; at least one part was added."""
-        matrices = [part.rows for part in self._parts]
-        is_sparse = any(sparse.issparse(matrix) for matrix in matrices)
-        joined = sparse.vstack(matrices, format="csr") if is_sparse else np.concatenate(matrices)
-        return joined, np.concatenate([part.labels for part in self._parts])
-
-
-def _chosen(part: _Part, share: float) -> _Part:
-    chosen = part.lots < share
-    return _Part(part.lots[chosen], part.rows[chosen], part.labels[chosen])
+        _, rows, labels = zip(*self._parts, strict=True)
+        return stacked_rows(rows), np.concatenate(labels)
 
 
 def read_chunked_domains(
@@ -187,7 +148,6 @@ def read_chunked_domains(
     source_rows = _Domain(estimator, source, "source", labels)
     target_rows = None if target is None else _Domain(estimator, target, "target", None)
     for chunk in source_rows.read():
-        assert chunk.labels is not None  # noqa: S101
         with naming(chunk.where, ours=True):
             labels.note(chunk.labels)
         held_out.add(chunk.start, chunk.rows, chunk.labels)
@@ -196,34 +156,33 @@ def read_chunked_domains(
     if target_rows is not None:
         for _ in target_rows.read():
             pass  # Read for the checks and the number of rows.
-    if min(len(held_out), source_rows.rows - len(held_out)) < max(FEWEST_ROWS, labels.fewest):
-        held_out.drop()
+    if min(len(held_out), source_rows.rows - len(held_out)) < labels.fewest:
+        held_out.lower(0.0)
     is_sparse = source_rows.is_sparse or (target_rows is not None and target_rows.is_sparse)
-    empty = _empty_task(estimator.n_features_in_, labels, held_out, is_sparse=is_sparse)
-    if target_rows is not None:
-        empty = replace(empty, target=empty.source)
+
+    def of_kind(rows: Matrix) -> Matrix:
+        """Where one chunk of one domain is sparse all others are made so."""
+        return sparse.csr_matrix(rows) if is_sparse and not sparse.issparse(rows) else rows
 
     def training_chunks() -> Iterator[Labelled]:
         for chunk in source_rows.read():
-            assert chunk.labels is not None  # noqa: S101
             with naming(chunk.where, ours=True):
                 codes = labels.coded(chunk.labels)
-            rows = _of_kind(chunk.rows, is_sparse=is_sparse)
             kept = ~held_out.mask(chunk.start, len(codes)) if held_out.share else slice(None)
-            yield Labelled(rows[kept], codes[kept])
+            yield Labelled(of_kind(chunk.rows)[kept], codes[kept])
 
     def target_chunks() -> Iterator[Labelled]:
         assert target_rows is not None  # noqa: S101
         for chunk in target_rows.read():
-            yield Labelled(_of_kind(chunk.rows, is_sparse=is_sparse), None)
+            yield Labelled(of_kind(chunk.rows), None)
 
-    return ChunkedTask(
-        training_chunks,
-        None if target_rows is None else target_chunks,
-        source_rows.rows - len(held_out),
-        0 if target_rows is None else target_rows.rows,
-        empty,
-    )
+    rows, raw = held_out.rows()
+    codes, nothing = labels.coded(raw), of_kind(np.zeros((0, estimator.n_features_in_), np.float32))
+    empty = Task(nothing, codes[:0], None if target is None else nothing, labels.n_outputs)
+    if len(held_out):
+        empty = replace(empty, validation=of_kind(rows), validation_labels=codes)
+    others = (None, 0) if target_rows is None else (target_chunks, target_rows.rows)
+    return ChunkedTask(training_chunks, others[0], source_rows.rows - len(held_out), others[1], empty)
 
 
 class _Chunk(NamedTuple):
@@ -232,7 +191,8 @@ class _Chunk(NamedTuple):
     where: str
     start: int
     rows: Matrix
-    labels: NDArray[Any] | None
+    labels: Any
+    """Those of the target are None."""
 
 
 class _Domain:
@@ -243,32 +203,28 @@ class _Domain:
         self._estimator, self._chunks, self._name, self._labels = estimator, chunks, name, labels
         self.rows = 0
         self.is_sparse = False
-        self._checksum: Checksum | None = None
+        self._checksums: dict[str, int] | None = None
 
     def read(self) -> Iterator[_Chunk]:
         """Yield all chunks that have rows, checked; a reading that finds other rows than the first is refused."""
-        start, checksum = 0, Checksum()
+        start, found = 0, dict[str, int]()
         for number, content in enumerate(self._chunks, start=1):
             chunk = self._checked(content, f"{self._name}, chunk {number}", start)
             if chunk.rows.shape[0]:
                 self.is_sparse |= sparse.issparse(chunk.rows)
                 start += chunk.rows.shape[0]
-                checksum.add(chunk.rows, chunk.labels)
+                found = checksums(chunk.rows, chunk.labels, found)
                 yield chunk
         if start < FEWEST_ROWS:
             raise InvalidInputError(f"{self._name} has {start} rows; a distribution needs at least {FEWEST_ROWS}.")
-        self._refuse_others(start, checksum)
-        self.rows, self._checksum = start, checksum
-
-    def _refuse_others(self, rows: int, checksum: Checksum) -> None:
-        """Rows are held out by their number: those of another order would be trained on and held out."""
-        if self._checksum is None or (rows == self.rows and checksum == self._checksum):
-            return
-        now = f"has {rows} now" if rows != self.rows else "has others now, or the same in another order"
-        raise InvalidInputError(
-            f"{self._name} had {self.rows} rows when it was first read and {now}; give chunks that are the same "
-            "whenever they are read."
-        )
+        # Rows are held out by their number: those of another order would be trained on and held out.
+        if self._checksums not in (None, found):
+            now = f"has {start} now" if start != self.rows else "has others now, or the same in another order"
+            raise InvalidInputError(
+                f"{self._name} had {self.rows} rows when it was first read and {now}; give chunks that are the same "
+                "whenever they are read."
+            )
+        self.rows, self._checksums = start, found
 
     def _checked(self, content: Any, where: str, start: int) -> _Chunk:
         if self._labels is None:
@@ -328,18 +284,3 @@ def _refuse_gaps(rows: Matrix, start: int) -> None:
         f"row {row + 1} (row {start + row + 1} of all) holds {rows[row, column]} in column {column + 1}; fill it in or "
         "leave the row out."
     )
-
-
-def _of_kind(rows: Matrix, *, is_sparse: bool) -> Matrix:
-    """Where one chunk of one domain is sparse all others are made so."""
-    return sparse.csr_matrix(rows) if is_sparse and not sparse.issparse(rows) else rows
-
-
-def _empty_task(width: int, labels: Labels, held_out: HeldOut, *, is_sparse: bool) -> Task:
-    """A task without rows to train on but with the held-out ones."""
-    rows, raw = held_out.rows()
-    codes = labels.coded(raw)
-    nothing = _of_kind(np.zeros((0, width), np.float32), is_sparse=is_sparse)
-    if not len(held_out):
-        return Task(nothing, codes, None, labels.n_outputs)
-    return Task(nothing, codes[:0], None, labels.n_outputs, _of_kind(rows, is_sparse=is_sparse), codes)

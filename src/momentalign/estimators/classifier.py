@@ -26,9 +26,8 @@ from momentalign.estimators.combination import (
     train_combination,
     weight_grid,
 )
-from momentalign.estimators.domains import Labels, all_or_nothing, is_missing
-from momentalign.estimators.mann import LARGEST_WEIGHT, MOST_HELD_OUT, BaseMANN, Settings, split_layers
-from momentalign.estimators.row_weights import RowWeights
+from momentalign.estimators.domains import Labels, all_or_nothing, is_missing, read_rows
+from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN, Settings, in_chunks, split_layers
 from momentalign.networks.shallow import outputs, probabilities
 from momentalign.progress import progress_bar
 from momentalign.tables.table import quoted, shown
@@ -40,7 +39,7 @@ from momentalign.training.config import (
     Task,
     TrainedNetwork,
 )
-from momentalign.validation import check_number, naming
+from momentalign.validation import naming
 
 __all__ = ["ClassLabels", "MANNClassifier"]
 
@@ -212,12 +211,6 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         >>> bool(model.score(X + [0.0, 1.0], y) > 0.9), model.n_epochs_
         (True, 50)
         """
-        self._refuse_what_needs_all_rows("partial_fit")
-        if isinstance(self.class_weight, str):
-            raise InvalidInputError(
-                f"class_weight={self.class_weight!r} counts all rows, and partial_fit sees some of them; give a "
-                "dictionary of weights by class."
-            )
         learned = getattr(self, "classes_", None)
         if classes is None and learned is None:
             raise InvalidInputError(
@@ -228,7 +221,7 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
             raise InvalidInputError(
                 f"classes are {labels.classes.tolist()}, those of earlier calls {learned.tolist()}; give the same."
             )
-        return self._partial_fit(X, y, X_target, labels, sample_domain, self._row_weights(sample_weight))
+        return self._partial_fit(X, y, X_target, labels, sample_domain, sample_weight)
 
     @all_or_nothing
     def fit_chunks(
@@ -267,22 +260,17 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         >>> bool(model.fit_chunks(source, target).score(X + [0.0, 1.0], y) > 0.9)
         True
         """
-        self._refuse_what_needs_all_rows("fit_chunks")
-        if self.class_weight is not None:
-            raise InvalidInputError(
-                f"class_weight={self.class_weight!r:.80} repeats rows, which fit_chunks reads as they are; repeat them "
-                "in the chunks, or use fit."
-            )
         return self._fit_chunks(source, target, ClassLabels(classes), most_held_out)
-
-    def _row_weights(self, sample_weight: Any) -> RowWeights:
-        return RowWeights(sample_weight, self.class_weight)
 
     def _keep_labels(self, labels: ClassLabels) -> None:
         self.classes_ = labels.classes
 
-    def _refuse_what_needs_all_rows(self, method: str) -> None:
-        if check_number(self.sharpen, "sharpen", least=0.0, most=LARGEST_WEIGHT):
+    def _settings(self, method: str = "fit") -> Settings:
+        """Refuse what needs all rows at once where there are some of them."""
+        settings = super()._settings(method)
+        if method == "fit":
+            return settings
+        if settings.spec.sharpen:
             raise InvalidInputError(
                 f"sharpen={self.sharpen} looks at all target rows in a second phase, which {method} does not have; "
                 "give sharpen=0.0."
@@ -292,6 +280,17 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
                 'weight="auto" compares networks on rows it holds in memory, which chunks do not; give a number, try '
                 "weight=1.0."
             )
+        if method == "fit_chunks" and self.class_weight is not None:
+            raise InvalidInputError(
+                f"class_weight={self.class_weight!r:.80} repeats rows, which fit_chunks reads as they are; repeat them "
+                "in the chunks, or use fit."
+            )
+        if isinstance(self.class_weight, str):
+            raise InvalidInputError(
+                f"class_weight={self.class_weight!r} counts all rows, and partial_fit sees some of them; give a "
+                "dictionary of weights by class."
+            )
+        return settings
 
     def _train(self, task: Task, settings: Settings) -> None:
         if not self._is_automatic:
@@ -299,11 +298,10 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
             return
         config, spec, device, _ = settings
         specs = weight_grid(spec if task.target is not None else replace(spec, distance=None))
+        cores = effective_n_jobs(-1)
         with progress_bar(type(self).__name__, verbose=self.verbose) as progress:
-            networks, members = train_combination(
-                task, config, specs, device=device, threads=effective_n_jobs(-1), progress=progress
-            )
-        self._keep_members(networks, members)
+            found = train_combination(task, config, specs, device=device, threads=cores, progress=progress)
+        self._keep_members(*found)
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)
@@ -318,8 +316,9 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
 
     def predict(self, X: Any, *, sample_domain: Any = None, allow_source: bool = True) -> NDArray[Any]:  # noqa: ARG002
         """Return the class of each row, in order, whatever its `sample_domain`: one network serves every domain."""
-        one = len(self._fitted_networks()) == 1
-        scores = self._apply(outputs, X, *self.networks_[0]) if one else self.predict_proba(X)
+        check_is_fitted(self)
+        is_one = len(self.networks_) == 1
+        scores = in_chunks(outputs, read_rows(self, X), *self.networks_[0]) if is_one else self.predict_proba(X)
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(
@@ -330,11 +329,12 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
         allow_source: bool = True,  # noqa: ARG002
     ) -> NDArray[np.floating[Any]]:
         """Return the probability of each class, (rows, classes), in the order of ``classes_``, as :meth:`predict`."""
-        stack = np.stack([self._apply(probabilities, X, *network) for network in self._fitted_networks()])
-        if len(stack) == 1:
-            return np.asarray(stack[0])
-        combined = aggregated_probabilities(coefficients=self.coefficients_, predictions=stack.astype(np.float64))
-        return combined.astype(stack.dtype, copy=False)
+        check_is_fitted(self)
+        rows = read_rows(self, X)
+        found = np.stack([in_chunks(probabilities, rows, *network) for network in self.networks_])
+        if len(found) > 1:
+            found = aggregated_probabilities(coefficients=self.coefficients_, predictions=found)[None]
+        return np.asarray(found[0].astype(rows.dtype, copy=False))
 
     def score(
         self,
@@ -347,10 +347,6 @@ class MANNClassifier(ClassifierMixin, BaseMANN):  # type: ignore[misc]
     ) -> float:
         """Return the accuracy on these rows, whatever their `sample_domain`."""
         return float(super().score(X, y, sample_weight))
-
-    def _fitted_networks(self) -> list[tuple[list[NDArray[Any]], list[NDArray[Any]]]]:
-        check_is_fitted(self)
-        return self.networks_
 
 
 class ClassLabels(Labels):

@@ -17,26 +17,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event, Lock
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
-from momentalign.errors import InvalidInputError
 from momentalign.estimators.domains import joined_task
 from momentalign.evaluation.scores import importance_weights, logistic_ratio, nuclear_norm
 from momentalign.networks.shallow import Layer, activations, probabilities
 from momentalign.progress import EpochReport
 from momentalign.training.config import NetworkSpec, Task, TrainedNetwork, TrainingConfig
 from momentalign.training.stack import compile_ahead, train_stack
-from momentalign.validation import Floats, check_codes, check_row_values, check_stack
+from momentalign.validation import Floats, check_stack
 
 __all__ = [
     "WEIGHTS",
     "Members",
-    "aggregated_predictions",
     "aggregated_probabilities",
     "aggregation_coefficients",
     "combine",
@@ -106,7 +104,8 @@ def train_combination(
     networks = train_each([(task, config, spec) for spec in specs], **running)
     members = combine(specs, [network.layers for network in networks], task)
     final = [networks[index] for index in members.indices]
-    if _is_worth_training_again(task):
+    held_out = 0 if task.validation is None else task.validation.shape[0]
+    if held_out > WORTH_TRAINING_AGAIN * (held_out + task.source.shape[0]):
         own = [(config, specs[index], networks[index]) for index in members.indices]
         final = train_again(own, joined_task(task), **running)
     return final, members
@@ -135,26 +134,8 @@ def train_again(
     ]
 
 
-def _is_worth_training_again(task: Task) -> bool:
-    if task.validation is None:
-        return False
-    held_out = task.validation.shape[0]
-    return bool(held_out > WORTH_TRAINING_AGAIN * (held_out + task.source.shape[0]))
-
-
 class _Stopped(Exception):  # noqa: N818  (it ends a thread, nothing is wrong)
     """Ends the training in a thread."""
-
-
-@dataclass
-class _Stack:
-    """Networks that train together, and how far they have come."""
-
-    task: Task
-    config: TrainingConfig
-    specs: list[NetworkSpec]
-    finished: int = 0
-    most: int = 0
 
 
 def train_each(
@@ -184,31 +165,37 @@ def train_each(
     >>> [network.n_epochs for network in networks]
     [3, 3]
     """
-    stacks = _stacks(trainings, device)
+    stacks: list[tuple[Task, TrainingConfig, list[NetworkSpec]]] = []
+    for task, config, spec in trainings:
+        if device != "cpu" and stacks and stacks[-1][0] is task and stacks[-1][1] == config:
+            stacks[-1][2].append(spec)
+        else:
+            stacks.append((task, config, [spec]))
+    finished, most = [0] * len(stacks), [config.max_epochs for _, config, _ in stacks]
     stop, lock = Event(), Lock()
 
     def show() -> None:
         if progress is not None:
             with lock:
-                progress(sum(stack.finished for stack in stacks), sum(stack.most for stack in stacks))
+                progress(sum(finished), sum(most))
 
-    def train(stack: _Stack) -> list[TrainedNetwork]:
+    def train(number: int) -> list[TrainedNetwork]:
         def watch(report: EpochReport) -> None:
             if stop.is_set():
                 raise _Stopped
-            stack.finished = report.epoch
+            finished[number] = report.epoch
             show()
 
-        networks = train_stack(stack.task, stack.config, stack.specs, device=device, progress=watch)
-        stack.most = stack.finished
+        networks = train_stack(*stacks[number], device=device, progress=watch)
+        most[number] = finished[number]
         show()
         return networks
 
     for stack in stacks:
-        compile_ahead(stack.task, stack.config, stack.specs, device=device)
+        compile_ahead(*stack, device=device)
     pool = ThreadPoolExecutor(threads if device == "cpu" else 1)
     try:
-        futures = [pool.submit(train, stack) for stack in stacks]
+        futures = [pool.submit(train, number) for number in range(len(stacks))]
         pending = set(futures)
         while pending:  # An interrupt (^C) is heard in between.
             done, pending = wait(pending, timeout=0.2)
@@ -218,17 +205,6 @@ def train_each(
         stop.set()
         pool.shutdown(cancel_futures=True)
     return [network for future in futures for network in future.result()]
-
-
-def _stacks(trainings: Sequence[Training], device: str) -> list[_Stack]:
-    stacks: list[_Stack] = []
-    for task, config, spec in trainings:
-        last = stacks[-1] if stacks and device != "cpu" else None
-        if last is not None and last.task is task and last.config == config:
-            last.specs.append(spec)
-        else:
-            stacks.append(_Stack(task, config, [spec], most=config.max_epochs))
-    return stacks
 
 
 def combine(specs: Sequence[NetworkSpec], networks: Sequence[Sequence[Layer]], task: Task) -> Members:
@@ -252,9 +228,8 @@ def combine(specs: Sequence[NetworkSpec], networks: Sequence[Sequence[Layer]], t
     if not adapted:
         return equal
     least = min(adapted, key=lambda index: specs[index].weight)
-    members = Members(
-        adapted, _coefficients([networks[index] for index in adapted], networks[least], task, specs[least].seed)
-    )
+    coefficients = _coefficients([networks[index] for index in adapted], networks[least], task, specs[least].seed)
+    members = Members(adapted, coefficients)
     if plain and _speaks_against(members, equal, networks, task):
         return equal
     return members
@@ -299,7 +274,7 @@ def _speaks_against(members: Members, plain: Members, networks: Sequence[Sequenc
 
 
 def aggregation_coefficients(
-    *, target: ArrayLike, source: ArrayLike, labels: ArrayLike, weights: ArrayLike, rcond: float = 0.1
+    *, target: Floats, source: Floats, labels: NDArray[np.intp], weights: Floats, rcond: float = 0.1
 ) -> Floats:
     r"""Return the coefficients of the combination of models that has the least squared error on the target.
 
@@ -341,29 +316,26 @@ def aggregation_coefficients(
     --------
     Of two models the first is right and the second always undecided.
 
-    >>> right, undecided = [[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]
-    >>> stack = [right, undecided]
-    >>> aggregation_coefficients(target=stack, source=stack, labels=[0, 1], weights=[1.0, 1.0]).round(6) + 0.0
+    >>> stack = np.array([[[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]])
+    >>> labels, weights = np.array([0, 1]), np.ones(2)
+    >>> aggregation_coefficients(target=stack, source=stack, labels=labels, weights=weights).round(6) + 0.0
     array([1., 0.])
     """
     of_target, of_source = check_stack(target, "target"), check_stack(source, "source")
-    models, rows, classes = of_source.shape
-    if (len(of_target), of_target.shape[2]) != (models, classes):
-        raise InvalidInputError(
-            f"target has {len(of_target)} models of {of_target.shape[2]} classes and source has {models} of {classes}; "
-            "give the same models in the same order."
-        )
-    codes = check_codes(labels, "labels", rows=rows, classes=classes)
-    importance = check_row_values(weights, "weights", rows=rows)
-    if not 0.0 <= rcond < 1.0:
-        raise InvalidInputError(f"rcond must be at least 0 and below 1, got {rcond}; try 0.1.")
+    rows = of_source.shape[1]
+    moments = of_source[:, np.arange(rows), labels] @ weights / rows
+    if not moments.any():
+        return np.full(len(moments), 1.0 / len(moments))
     gram = np.einsum("irk,jrk->ij", of_target, of_target) / of_target.shape[1]
-    moments = of_source[:, np.arange(rows), codes] @ importance / rows
-    return _solve(gram, moments, rcond)
+    values, vectors = np.linalg.eigh(gram)
+    kept = values > rcond * values[-1]
+    return np.asarray(vectors[:, kept] @ (vectors[:, kept].T @ moments / values[kept]))
 
 
-def aggregated_predictions(*, coefficients: ArrayLike, predictions: ArrayLike) -> Floats:
-    r"""Return :math:`\sum_i c_i f_i(x)` for each row, (rows, classes); the predicted class is its argmax.
+def aggregated_probabilities(*, coefficients: Floats, predictions: Floats) -> Floats:
+    r"""Return :math:`\sum_i c_i f_i(x)` as probabilities: negative entries set to zero, rows divided by their sums.
+
+    A row without a positive entry is made uniform.
 
     Parameters
     ----------
@@ -374,43 +346,10 @@ def aggregated_predictions(*, coefficients: ArrayLike, predictions: ArrayLike) -
 
     Examples
     --------
-    >>> aggregated_predictions(coefficients=[2.0, -0.5], predictions=[[[0.75, 0.25]], [[0.5, 0.5]]])
-    array([[1.25, 0.25]])
-    """
-    stack = check_stack(predictions, "predictions")
-    factors = np.asarray(coefficients, dtype=np.float64)
-    if factors.shape != (len(stack),) or not np.isfinite(factors).all():
-        raise InvalidInputError(
-            f"coefficients must be {len(stack)} finite numbers, got shape {factors.shape}; give one per model."
-        )
-    return np.asarray(np.tensordot(factors, stack, axes=1))
-
-
-def aggregated_probabilities(*, coefficients: ArrayLike, predictions: ArrayLike) -> Floats:
-    r"""Return the aggregated predictions as probabilities: negative entries set to zero, rows divided by their sums.
-
-    The most probable class is that of :func:`aggregated_predictions`. A row without a positive entry is made
-    uniform.
-
-    Parameters
-    ----------
-    coefficients, predictions
-        As for :func:`aggregated_predictions`.
-
-    Examples
-    --------
-    >>> aggregated_probabilities(coefficients=[2.0, -0.5], predictions=[[[1.0, 0.0]], [[0.5, 0.5]]])
+    >>> aggregated_probabilities(coefficients=np.array([2.0, -0.5]), predictions=np.array([[[1.0, 0.0]], [[0.5, 0.5]]]))
     array([[1., 0.]])
     """
-    positive = np.maximum(aggregated_predictions(coefficients=coefficients, predictions=predictions), 0.0)
+    combined = np.tensordot(coefficients, check_stack(predictions, "predictions"), axes=1)
+    positive = np.maximum(combined, 0.0)
     positive[~positive.any(axis=1)] = 1.0
     return np.asarray(positive / positive.sum(axis=1, keepdims=True))
-
-
-def _solve(gram: Floats, moments: Floats, rcond: float) -> Floats:
-    """Solve G c = g in the well-determined directions."""
-    if not moments.any():
-        return np.full(len(moments), 1.0 / len(moments))
-    values, vectors = np.linalg.eigh(gram)
-    kept = values > rcond * values[-1]
-    return np.asarray(vectors[:, kept] @ (vectors[:, kept].T @ moments / values[kept]))

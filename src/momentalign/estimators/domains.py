@@ -1,4 +1,4 @@
-"""Domains as they reach an estimator: split, checked, and never mixed up; and what labels are to whoever reads them.
+"""Domains as they reach an estimator: split, checked, and never mixed up; and what an estimator does with labels.
 
 Section 3 of Zellinger et al. (2019): a labelled source sample and an unlabelled target sample; or several of each.
 """
@@ -9,7 +9,6 @@ import functools
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
@@ -31,11 +30,10 @@ __all__ = [
     "Labels",
     "all_or_nothing",
     "as_float32",
-    "domain_ids",
-    "domain_numbers",
     "is_missing",
     "joined_task",
     "read_domains",
+    "read_rows",
     "refuse_missing",
     "stacked_rows",
 ]
@@ -90,9 +88,9 @@ class Labels(ABC):
     """
 
     @property
-    @abstractmethod
     def fewest(self) -> int:
         """Rows below which a part of the data says nothing."""
+        return FEWEST_ROWS
 
     @property
     @abstractmethod
@@ -149,56 +147,27 @@ class Domains(NamedTuple):
     @property
     def n_sources(self) -> int:
         """How many sources there are."""
-        return len(domain_ids(self.source_ids))
+        return len(np.unique(self.source_ids))
 
     def task(self) -> Task:
-        """Return all rows in float32. Without a target nothing is compared, and several sources are as one."""
-        source = as_float32(self.source, "X")
-        if self.target is None:
-            return Task(source, self.labels, None, self.n_outputs)
-        target = as_float32(self.target, "X_target")
-        numbers = {"source_domains": self.source_numbers, "target_domains": self.target_numbers}
-        return Task(source, self.labels, target, self.n_outputs, **numbers)
+        """Return all rows in float32; labelled target rows are shared out among the sources in turn.
 
-    @property
-    def source_numbers(self) -> NDArray[np.intp] | None:
-        """The number of the source each labelled row belongs to, or None for one source.
-
-        Labelled target rows are shared out among the sources in turn.
+        Without a target nothing is compared, and several sources are as one.
         """
-        own = domain_numbers(self.source_ids)
-        if own is None:
-            return None
-        more = np.arange(self.source.shape[0] - len(own)) % (own.max() + 1)
-        return np.concatenate([own, more])
-
-    @property
-    def target_numbers(self) -> NDArray[np.intp] | None:
-        """The number of the target each target row belongs to, or None for one target."""
-        return None if self.target_ids is None else domain_numbers(self.target_ids)
+        source = as_float32(self.source, "X")
+        if self.target is None or self.target_ids is None:
+            return Task(source, self.labels, None, self.n_outputs)
+        own = _numbered(self.source_ids)
+        if own is not None:
+            own = np.concatenate([own, np.arange(source.shape[0] - len(own)) % self.n_sources])
+        target, others = as_float32(self.target, "X_target"), _numbered(self.target_ids)
+        return Task(source, self.labels, target, self.n_outputs, source_domains=own, target_domains=others)
 
 
-def domain_ids(ids: Ids) -> list[int]:
-    """Return the different ids of one kind, 1 before 2 and -1 before -2.
-
-    Examples
-    --------
-    >>> domain_ids(np.array([2, 1, 2])), domain_ids(np.array([-2, -1, -7]))
-    ([1, 2], [-1, -2, -7])
-    """
-    return sorted(np.unique(ids).tolist(), key=abs)
-
-
-def domain_numbers(ids: Ids) -> NDArray[np.intp] | None:
-    """Return the position of each id among the different ones, None where there is one only.
-
-    Examples
-    --------
-    >>> domain_numbers(np.array([-3, -1, -3])).tolist()
-    [1, 0, 1]
-    """
-    known = np.abs(domain_ids(ids))
-    return None if len(known) < 2 else np.searchsorted(known, np.abs(ids))
+def _numbered(ids: Ids) -> NDArray[np.intp] | None:
+    """Number the domain of each row from 0 on, 1 before 2 and -1 before -2; None where there is one domain only."""
+    known, numbers = np.unique(np.abs(ids), return_inverse=True)
+    return None if len(known) < 2 else numbers
 
 
 def read_domains(
@@ -211,6 +180,7 @@ def read_domains(
     sample_domain: Any = None,
     y_target: Any = None,
     weights: RowWeights | None = None,
+    reset: bool = True,
 ) -> Domains:
     """Return the domains of one call of ``fit``, checked, or say what is wrong with them.
 
@@ -220,7 +190,8 @@ def read_domains(
 
     With `weights` labelled rows are repeated as they say, and few rows that are equal stand beside each other.
 
-    `labels` learns what `y` holds, and codes it; without it there are no labels, and `y` is not looked at.
+    `labels` learns what `y` holds, and codes it; without it there are no labels, and `y` is not looked at. Without
+    `reset` the columns have to be those the estimator has learned from.
     """
     if labels is not None and y is None:
         raise InvalidInputError(
@@ -228,9 +199,9 @@ def read_domains(
         )
     if sample_domain is not None and X_target is not None:
         raise InvalidInputError("give either X_target or sample_domain, not both: each names the target rows.")
-    X = _read_rows(estimator, X, "X", reset=True)
+    X = read_rows(estimator, X, reset=reset)
     if X_target is not None:
-        X_target = _read_rows(estimator, X_target, "X_target", reset=False)
+        X_target = read_rows(estimator, X_target, "X_target")
         _warn_of_cut_target(estimator, X, X_target)
     y = np.zeros(X.shape[0]) if labels is None else labels.read(y)
     with naming("y"):
@@ -260,14 +231,15 @@ def read_domains(
     return Domains(X[drawn.rows], codes, X_target, own, target_ids, labels.n_outputs, drawn.groups)
 
 
-def _read_rows(estimator: BaseEstimator, X: Any, name: str, *, reset: bool) -> Matrix:
+def read_rows(estimator: BaseEstimator, X: Any, name: str = "X", *, reset: bool = False) -> Matrix:
+    """Return rows as scikit-learn checks them, dense or CSR, in float64 or float32."""
     with naming(name):
         return validate_data(estimator, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32])
 
 
 def stacked_rows(parts: Sequence[Matrix]) -> Matrix:
-    """Return the rows of all parts, of one kind, one below the other."""
-    return sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.concatenate(parts)
+    """Return the rows of all parts one below the other, as CSR where any of them is sparse."""
+    return sparse.vstack(parts, format="csr") if any(map(sparse.issparse, parts)) else np.concatenate(parts)
 
 
 def _of_one_kind(X: Matrix, X_target: Matrix) -> tuple[Matrix, Matrix]:
@@ -337,14 +309,12 @@ def joined_task(task: Task) -> Task:
     """The task with the held-out rows among the others, in an order that does not depend on which were held out."""
     if task.validation is None or task.validation_labels is None:
         return task
-    rows = stacked_rows([task.source, task.validation])
+    rows, domains = stacked_rows([task.source, task.validation]), None
     labels = np.concatenate([task.labels, task.validation_labels])
-    order = np.random.default_rng(len(labels)).permutation(len(labels))
-    joined = Task(rows[order], labels[order], task.target, task.n_classes)
     if task.source_domains is not None and task.validation_domains is not None:
-        domains = np.concatenate([task.source_domains, task.validation_domains])[order]
-        joined = replace(joined, source_domains=domains)
-    return replace(joined, target_domains=task.target_domains)
+        domains = np.concatenate([task.source_domains, task.validation_domains])
+    whole = Task(rows, labels, task.target, task.n_classes, source_domains=domains, target_domains=task.target_domains)
+    return whole.split(np.random.default_rng(len(labels)).permutation(len(labels)), None)
 
 
 def refuse_missing(labels: NDArray[Any]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import estimator_html_repr
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from momentalign.discrepancies.names import named_distance
 from momentalign.discrepancies.several_domains import Between, DomainWeights
@@ -26,8 +26,8 @@ from momentalign.estimators.domains import (
     Domains,
     Labels,
     all_or_nothing,
-    domain_ids,
     read_domains,
+    read_rows,
 )
 from momentalign.estimators.row_weights import RowWeights
 from momentalign.estimators.scale_warnings import first_rows, warn_of_scales
@@ -38,7 +38,6 @@ from momentalign.progress import epoch_bar
 from momentalign.training.chunked import TrainingState, resume, train_chunks
 from momentalign.training.config import (
     Distance,
-    EpochFigures,
     History,
     LossName,
     NetworkSpec,
@@ -55,7 +54,6 @@ from momentalign.validation import (
     check_domain_weights,
     check_number,
     check_seed,
-    naming,
     positive_int,
     refuse_other_count,
 )
@@ -108,7 +106,9 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     verbose: int
     between: Between
     domain_weights: DomainWeights
+    # Those of a classifier only.
     sharpen: float = 0.0
+    class_weight: Any = None
 
     @abstractmethod
     def _labels(self) -> Labels:
@@ -119,13 +119,13 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     def _loss(self) -> LossName:
         """What is minimised on the labelled rows."""
 
-    @property
-    def _is_automatic(self) -> bool:
-        return isinstance(self.weight, str) and self.weight == "auto"
-
     @abstractmethod
     def _keep_labels(self, labels: Any) -> None:
         """Remember how outputs are turned back into labels."""
+
+    @property
+    def _is_automatic(self) -> bool:
+        return isinstance(self.weight, str) and self.weight == "auto"
 
     @all_or_nothing
     def fit(
@@ -159,10 +159,17 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
             twice: rows are repeated, by weights that are not whole up to four times, and equal rows are held out
             together.
         """
-        weights = self._row_weights(sample_weight)
-        settings, task, domains = self._prepare(X, y, X_target, sample_domain, y_target, weights)
+        settings, task, domains = self._prepare(X, y, X_target, sample_domain, y_target, sample_weight)
         self._train(task, settings)
-        self._keep_moments(domains)
+        # Section 3 of Zellinger et al. (2019): what the alignment made alike. Labelled target rows are target rows.
+        layers = _wide_layers(self.coefs_, self.intercepts_)
+        parts = [(domains.source, domains.source_ids)]
+        if domains.target_ids is not None:
+            parts.append((domains.target, domains.target_ids))
+        for rows, ids in parts:
+            for domain in sorted(np.unique(ids).tolist(), key=abs):
+                self.moments_[domain] = hidden_moments(rows[: len(ids)][ids == domain], layers)
+        self.domains_ = np.array(list(self.moments_), dtype=np.int64)
         return self
 
     def _prepare(
@@ -172,11 +179,12 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         X_target: Any,
         sample_domain: Any = None,
         y_target: Any = None,
-        weights: RowWeights | None = None,
+        sample_weight: Any = None,
     ) -> tuple[Settings, Task, Domains]:
         """Check parameters and data; return how to train, on what, and the domains it is made of."""
         settings = self._settings()
         seed, labels = check_seed(self.random_state), self._labels()
+        weights = RowWeights(sample_weight, self.class_weight)
         domains = read_domains(
             self, X, y, X_target, labels=labels, sample_domain=sample_domain, y_target=y_target, weights=weights
         )
@@ -190,26 +198,20 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         order = None if task.target is None else np.random.default_rng([seed, 1]).permutation(task.target.shape[0])
         return settings._replace(spec=spec), task.split(training, held_out, order), domains
 
-    def _settings(self) -> Settings:
-        """Check all parameters."""
-        weight = 1.0 if self._is_automatic else self.weight
+    def _settings(self, method: str = "fit") -> Settings:  # noqa: ARG002
+        """Check all parameters, for `method`: fit, partial_fit or fit_chunks."""
+        optimizer = Optimizer(self.optimizer, self.learning_rate)
         config = TrainingConfig(
-            self.hidden,
-            Optimizer(self.optimizer, self.learning_rate),
-            self.batch_size,
-            self.max_epochs,
-            self.patience,
-            loss=self._loss,
+            self.hidden, optimizer, self.batch_size, self.max_epochs, self.patience, loss=self._loss
         )
-        weight = check_number(weight, "weight", least=0.0, most=LARGEST_WEIGHT)
+        weight = check_number(1.0 if self._is_automatic else self.weight, "weight", least=0.0, most=LARGEST_WEIGHT)
         sharpen = check_number(self.sharpen, "sharpen", least=0.0, most=LARGEST_WEIGHT)
         fraction = check_number(self.validation_fraction, "validation_fraction", least=0.0, below=1.0, example=0.3)
         between = check_choice(self.between, "between", get_args(Between))
         domain_weights, device = check_domain_weights(self.domain_weights), check_device(self.device)
         distance = named_distance(self.discrepancy, self.n_moments, width=config.hidden[-1])
-        return Settings(
-            config, NetworkSpec(0, weight, distance, None, between, domain_weights, sharpen), device, fraction
-        )
+        spec = NetworkSpec(0, weight, distance, None, between, domain_weights, sharpen)
+        return Settings(config, spec, device, fraction)
 
     def _train(self, task: Task, settings: Settings) -> None:
         config, spec, device, _ = settings
@@ -226,49 +228,57 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         self.moments_: dict[int, Moments] = {}
         self._state = None
 
-    def _keep_moments(self, domains: Domains) -> None:
-        """Keep the moments of the last hidden layer of each domain, sources first.
-
-        Section 3 of Zellinger et al. (2019): they are what the alignment made alike. Labelled target rows are target
-        rows.
-        """
-        layers = _wide_layers(self.coefs_, self.intercepts_)
-        parts = [(domains.source, domains.source_ids, domain) for domain in domain_ids(domains.source_ids)]
-        if domains.target_ids is not None:
-            parts += [(domains.target, domains.target_ids, domain) for domain in domain_ids(domains.target_ids)]
-        for rows, ids, domain in parts:
-            self.moments_[domain] = hidden_moments(rows[: len(ids)][ids == domain], layers)
-        self.domains_ = np.array(list(self.moments_), dtype=np.int64)
-
     def _partial_fit(
-        self, X: Any, y: Any, X_target: Any, labels: Labels, sample_domain: Any, weights: RowWeights
+        self, X: Any, y: Any, X_target: Any, labels: Labels, sample_domain: Any, sample_weight: Any
     ) -> Self:
         """Learn from some more rows in one pass; `labels` are those of the calls before, if there were any."""
-        config, spec, device, _ = self._settings()
-        self._refuse_other_columns(X)
-        known = {name: vars(self)[name] for name in ("n_features_in_", "feature_names_in_") if name in vars(self)}
+        config, spec, device, _ = self._settings("partial_fit")
+        is_first = not hasattr(self, "coefs_")
+        weights = RowWeights(sample_weight, self.class_weight, in_order=True)
         domains = read_domains(
-            self, X, y, X_target, labels=labels, sample_domain=sample_domain, weights=weights._replace(in_order=True)
+            self, X, y, X_target, labels=labels, sample_domain=sample_domain, weights=weights, reset=is_first
         )
-        self.__dict__ |= known
         refuse_other_count(spec.domain_weights, domains.n_sources)
         task = domains.task()
-        if not hasattr(self, "coefs_"):
+        if is_first:
             warn_of_scales(self, domains.source, domains.target, config.hidden[0])
+            spec = replace(spec, seed=check_seed(self.random_state))
+        else:
+            spec = replace(spec, initial=self._learned_layers(config.hidden))
         self._keep_labels(labels)
         kept = (config.hidden, config.optimizer.name, self.discrepancy, self.n_moments, device)
         state = self._state[1] if self._state is not None and self._state[0] == kept else None
-        initial = self._learned_layers(config)
-        spec = replace(spec, seed=0 if initial else check_seed(self.random_state), initial=initial)
         state, figures = resume(task, config, spec, device=device, state=state)
         epochs = getattr(self, "n_epochs_", 0) + 1
-        self._keep(TrainedNetwork(state.layers, epochs, epochs, self._longer_history(figures, epochs), {}))
+        loss, distance = float(figures.source_loss[0]), float(figures.distance[0])
+        if not (loss < LARGEST_LOSS and distance < LARGEST_LOSS):
+            raise DivergedError(
+                f"training diverged: source loss {loss:g}, distance {distance:g} in pass {epochs}; lower learning_rate "
+                "or weight, or scale the features."
+            )
+        history = History(**{name: list(values) for name, values in getattr(self, "history_", {}).items()})
+        history.source_loss.append(loss)
+        history.distance.append(distance)
+        self._keep(TrainedNetwork(state.layers, epochs, epochs, history, {}))
         self._state = (kept, state)
         return self
 
+    def _learned_layers(self, hidden: Sequence[int]) -> list[Layer]:
+        """The weights so far, as they are stored."""
+        if len(getattr(self, "networks_", [0])) > 1:
+            raise InvalidInputError(
+                f"this model combines {len(self.networks_)} networks, which cannot learn on; fit one of one weight."
+            )
+        learned = tuple(int(weight.shape[1]) for weight in self.coefs_[:-1])
+        if learned != hidden:
+            raise InvalidInputError(
+                f"hidden is {hidden}, the network that is to learn on has {learned}; keep it or take a clone."
+            )
+        return [Layer(weight, bias) for weight, bias in zip(self.coefs_, self.intercepts_, strict=True)]
+
     def _fit_chunks(self, source: Any, target: Any, labels: Labels, most_held_out: int) -> Self:
         """Train on chunks that are read once before and once in every epoch."""
-        config, spec, device, fraction = self._settings()
+        config, spec, device, fraction = self._settings("fit_chunks")
         spec = replace(spec, seed=check_seed(self.random_state), weight=spec.weight if target is not None else 0.0)
         refuse_other_count(spec.domain_weights, 1)
         held_out = HeldOut(fraction, spec.seed, positive_int(most_held_out, "most_held_out", example="10000"))
@@ -281,46 +291,11 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         self._keep(network)
         return self
 
-    def _row_weights(self, sample_weight: Any) -> RowWeights:
-        """What says how much each row counts."""
-        return RowWeights(sample_weight)
-
-    def _refuse_other_columns(self, X: Any) -> None:
-        if hasattr(self, "n_features_in_"):
-            with naming("X"):
-                validate_data(self, X, reset=False, skip_check_array=True)
-
-    def _learned_layers(self, config: TrainingConfig) -> list[Layer] | None:
-        """The weights so far, as they are stored; None before the first call."""
-        if not hasattr(self, "coefs_"):
-            return None
-        if len(getattr(self, "networks_", [0])) > 1:
-            raise InvalidInputError(
-                f"this model combines {len(self.networks_)} networks, which cannot learn on; fit one of one weight."
-            )
-        hidden = tuple(int(weight.shape[1]) for weight in self.coefs_[:-1])
-        if hidden != config.hidden:
-            raise InvalidInputError(
-                f"hidden is {config.hidden}, the network that is to learn on has {hidden}; keep it or take a clone."
-            )
-        return [Layer(weight, bias) for weight, bias in zip(self.coefs_, self.intercepts_, strict=True)]
-
-    def _longer_history(self, figures: EpochFigures, call: int) -> History:
-        loss, distance = float(figures.source_loss[0]), float(figures.distance[0])
-        if not (loss < LARGEST_LOSS and distance < LARGEST_LOSS):
-            raise DivergedError(
-                f"training diverged: source loss {loss:g}, distance {distance:g} in pass {call}; lower learning_rate "
-                "or weight, or scale the features."
-            )
-        history = History(**{name: list(values) for name, values in getattr(self, "history_", {}).items()})
-        history.source_loss.append(loss)
-        history.distance.append(distance)
-        return history
-
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the hidden activations of each row, (rows, width), values in [0, 1]."""
         check_is_fitted(self)
-        return self._apply(activations, X, self.coefs_, self.intercepts_)
+        rows = read_rows(self, X)
+        return in_chunks(activations, rows, self.coefs_, self.intercepts_).astype(rows.dtype, copy=False)
 
     def plot(self, X: Any = None, y: Any = None, X_target: Any = None) -> Picture:
         """Return a picture: shown in a notebook, written to an SVG file by its ``save(path)``.
@@ -342,27 +317,25 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         check_is_fitted(self)
         if X is None:
             return training_picture(self.history_, self.best_epoch_)
-        if y is None:
-            target = None if X_target is None else self._plotted(self.transform(X_target))
-            return embedding_picture(self._plotted(self.transform(X)), target)
-        if not hasattr(self, "classes_") or self.n_features_in_ != 2:
+        if y is not None and (not hasattr(self, "classes_") or self.n_features_in_ != 2):
             raise InvalidInputError(
                 f"boundaries are drawn for classifiers of 2 features, this {type(self).__name__} has "
                 f"{self.n_features_in_}; leave y out to see the hidden layer."
             )
-        classes = self.classes_
-        codes = np.searchsorted(classes, self._labels().read(y))
-        source = self._plotted(self._rows(X))
-        target = None if X_target is None else self._plotted(self._rows(X_target))
+
+        def plotted(rows: Any) -> NDArray[np.float64]:
+            rows = self.transform(rows) if y is None else read_rows(self, rows)
+            return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+
+        source, target = plotted(X), None if X_target is None else plotted(X_target)
+        if y is None:
+            return embedding_picture(source, target)
+        codes = np.searchsorted(self.classes_, self._labels().read(y))
 
         def predict(grid: NDArray[np.float64]) -> NDArray[np.intp]:
             return np.asarray(in_chunks(outputs, grid, self.coefs_, self.intercepts_).argmax(axis=1))
 
-        return boundary_picture([str(name) for name in classes], predict, source, codes, target)
-
-    @staticmethod
-    def _plotted(rows: Any) -> NDArray[np.float64]:
-        return np.asarray(rows.toarray() if hasattr(rows, "toarray") else rows, dtype=np.float64)
+        return boundary_picture([str(name) for name in self.classes_], predict, source, codes, target)
 
     def _html_repr(self) -> str:
         """What a notebook shows: parameters as scikit-learn shows them, and below them how training went."""
@@ -380,15 +353,6 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         from momentalign.estimators.persistence import save
 
         save(self, path)
-
-    def _rows(self, X: Any) -> Matrix:
-        return validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-
-    def _apply(
-        self, function: Any, X: Any, coefs: list[NDArray[Any]], intercepts: list[NDArray[Any]]
-    ) -> NDArray[np.floating[Any]]:
-        rows = self._rows(X)
-        return in_chunks(function, rows, coefs, intercepts).astype(rows.dtype, copy=False)
 
     @property
     def _n_features_out(self) -> int:

@@ -14,13 +14,13 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import _num_samples, check_is_fitted, validate_data
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.domains import read_domains
+from momentalign.estimators.domains import DomainEstimator, all_or_nothing, read_domains, read_rows, stacked_rows
 from momentalign.networks.shallow import Matrix
-from momentalign.validation import check_choice, check_number, naming
+from momentalign.validation import check_choice, check_number
 
 __all__ = ["MomentMap", "Scale", "column_scale"]
 
@@ -63,7 +63,7 @@ def column_scale(rows: Matrix) -> Scale:
     return Scale(mean, np.where(std > ROUNDING * np.abs(mean), std, 1.0))
 
 
-class MomentMap(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class MomentMap(OneToOneFeatureMixin, TransformerMixin, DomainEstimator):  # type: ignore[misc]
     r"""Standardise each domain by itself, or bring the source to the covariance of the target as well.
 
     ``fit_transform`` returns the source rows to train on, ``transform`` the rows of the target, as a model meets them
@@ -105,14 +105,13 @@ class MomentMap(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     True
     """
 
-    # What metadata routing hands on without being asked, as pipelines of skada expect it.
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
     __metadata_request__transform: ClassVar = {"sample_domain": True, "allow_source": True}
 
     def __init__(self, moments: Level = "scale", shrinkage: float = 0.1) -> None:
         self.moments = moments
         self.shrinkage = shrinkage
 
+    @all_or_nothing
     def fit(self, X: Any, y: Any = None, X_target: Any = None, *, sample_domain: Any = None) -> Self:  # noqa: ARG002
         """Learn the moments of source rows and, where given, of target rows.
 
@@ -133,57 +132,36 @@ class MomentMap(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             raise InvalidInputError("shrinkage is 0 and a covariance may be singular; give more, try shrinkage=0.1.")
         domains = read_domains(self, X, None, X_target, labels=None, sample_domain=sample_domain)
         source, target = domains.source, domains.source if domains.target is None else domains.target
-        self.source_mean_, self.source_std_ = column_scale(source)
-        self.target_mean_, self.target_std_ = column_scale(target)
+        self.source_mean_, self.source_std_ = of_source = column_scale(source)
+        self.target_mean_, self.target_std_ = of_target = column_scale(target)
         self.map_ = None
         if moments == "covariance" and domains.target is not None:
             if sparse.issparse(source):
                 raise InvalidInputError('moments="covariance" needs dense rows; try moments="scale".')
-            whiten = _root(_correlation(self._source.apply(source), shrinkage), -0.5)
-            colour = _root(_correlation(self._target.apply(target), shrinkage), 0.5)
-            self.map_ = whiten @ colour
+            whiten = _root(_correlation(of_source.apply(source), shrinkage), -0.5)
+            self.map_ = whiten @ _root(_correlation(of_target.apply(target), shrinkage), 0.5)
         return self
 
     def fit_transform(self, X: Any, y: Any = None, X_target: Any = None, *, sample_domain: Any = None) -> Matrix:
         """Learn the moments and return the rows of `X` brought together: source rows unless `sample_domain` says."""
         self.fit(X, y, X_target, sample_domain=sample_domain)
-        return self.transform(
-            X, sample_domain=np.ones(_num_samples(X), int) if sample_domain is None else sample_domain
-        )
+        return self.transform(X, sample_domain=np.ones(_num_samples(X)) if sample_domain is None else sample_domain)
 
     def transform(self, X: Any, *, sample_domain: Any = None, allow_source: bool = True) -> Matrix:  # noqa: ARG002
         """Return rows of the target, or where `sample_domain` is positive of the source, brought together."""
         check_is_fitted(self)
-        with naming("X"):
-            rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        from_source = np.zeros(rows.shape[0], dtype=bool) if sample_domain is None else np.asarray(sample_domain) > 0
+        rows = read_rows(self, X)
+        of_target = Scale(self.target_mean_, self.target_std_)
+        if sample_domain is None:
+            return of_target.apply(rows).astype(rows.dtype)
+        from_source = np.asarray(sample_domain) > 0
         if from_source.shape != (rows.shape[0],):
             raise InvalidInputError(f"sample_domain must hold one id per row of X ({rows.shape[0]}).")
-        if from_source.all():
-            return self._of_source(rows)
-        if not from_source.any():
-            return self._target.apply(rows).astype(rows.dtype)
-        parts: list[Any] = [self._of_source(rows[from_source]), self._target.apply(rows[~from_source])]
-        together = sparse.vstack(parts, format="csr") if sparse.issparse(rows) else np.concatenate(parts)
-        order = np.argsort(np.concatenate([np.flatnonzero(from_source), np.flatnonzero(~from_source)]))
-        return together[order].astype(rows.dtype)
-
-    @property
-    def _source(self) -> Scale:
-        return Scale(self.source_mean_, self.source_std_)
-
-    @property
-    def _target(self) -> Scale:
-        return Scale(self.target_mean_, self.target_std_)
-
-    def _of_source(self, rows: Matrix) -> Matrix:
-        scaled = self._source.apply(rows)
-        return (scaled if self.map_ is None else scaled @ self.map_).astype(rows.dtype)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
+        own, others = np.flatnonzero(from_source), np.flatnonzero(~from_source)
+        moved = Scale(self.source_mean_, self.source_std_).apply(rows[own])
+        moved = moved if self.map_ is None else moved @ self.map_
+        together = stacked_rows([moved, of_target.apply(rows[others])])
+        return together[np.argsort(np.concatenate([own, others]))].astype(rows.dtype)
 
 
 def _correlation(rows: Floats, shrinkage: float) -> Floats:

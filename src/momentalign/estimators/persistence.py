@@ -69,12 +69,16 @@ def describe(estimator: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         "domains": list(moments),
         "moments": [found.to_dict() for found in moments.values()],
     }
-    arrays = _named(estimator.coefs_, estimator.intercepts_)
     if name == "MANNClassifier":
         description["classes"] = _write_labels(estimator.classes_)
-        arrays |= _combined(estimator)
     else:
         description |= {"y_mean": estimator.y_mean_.tolist(), "y_deviation": estimator.y_deviation_.tolist()}
+    networks = getattr(estimator, "networks_", [])
+    arrays = _named("", (estimator.coefs_, estimator.intercepts_))
+    if len(networks) > 1:
+        arrays["coefficients"] = estimator.coefficients_
+        for number, network in enumerate(networks):
+            arrays |= _named(f"network_{number}_", network)
     return arrays, description
 
 
@@ -94,23 +98,25 @@ def _build(arrays: Arrays, description: Mapping[str, Any]) -> Any:
     if name in PORTFOLIOS:
         return _build_portfolio(estimator, arrays, description)
     estimator.hidden = tuple(estimator.hidden)
-    if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
-        raise ValueError("weights are floating-point numbers")
-    count = len(estimator.hidden) + 1
-    if name == "MANNClassifier":
-        estimator.classes_ = _read_labels(description["classes"])
-        estimator.coefficients_, estimator.networks_ = _combination(arrays, count)
-    else:
-        estimator.y_mean_, estimator.y_deviation_ = _read_scale(description["y_mean"], description["y_deviation"])
-        _expect(arrays, _names(count, ""))
-    estimator.coefs_, estimator.intercepts_ = _network(arrays, count, "")
     estimator.n_features_in_ = int(description["features"])
     _take_names(estimator, description)
+    if name == "MANNClassifier":
+        estimator.classes_ = _read_labels(description["classes"])
+        n_outputs = len(estimator.classes_)
+    else:
+        estimator.y_mean_, estimator.y_deviation_ = _read_scale(description["y_mean"], description["y_deviation"])
+        n_outputs = estimator.y_mean_.size
+    sizes = [estimator.n_features_in_, *estimator.hidden, n_outputs]
+    networks, coefficients = _read_networks(arrays, sizes)
+    estimator.coefs_, estimator.intercepts_ = networks[0]
+    if name == "MANNClassifier":
+        estimator.networks_, estimator.coefficients_ = networks[1:] or networks, coefficients
+    elif len(networks) > 1:
+        raise ValueError("one network of a regressor is expected, nothing else")
     estimator.n_epochs_, estimator.best_epoch_ = int(description["n_epochs"]), int(description["best_epoch"])
     estimator.history_ = {key: [float(value) for value in values] for key, values in description["history"].items()}
     estimator.moments_ = _moments(description, estimator.hidden[-1])
     estimator.domains_ = np.array(list(estimator.moments_), dtype=np.int64)
-    _check_shapes(estimator)
     return estimator
 
 
@@ -211,30 +217,32 @@ def _take_names(estimator: Any, description: Mapping[str, Any]) -> None:
             raise ValueError("one name per feature is expected")
 
 
-def _combined(estimator: Any) -> dict[str, NDArray[Any]]:
-    """The networks of a combination and their coefficients; nothing where there is only one."""
-    if len(estimator.networks_) == 1:
-        return {}
-    arrays = {"coefficients": estimator.coefficients_}
-    for number, network in enumerate(estimator.networks_):
-        arrays |= _named(*network, prefix=f"network_{number}_")
-    return arrays
+def _named(prefix: str, network: tuple[list[Any], list[Any]]) -> dict[str, NDArray[Any]]:
+    """Weights and biases by the names they have in a file."""
+    parts = zip(("coef", "intercept"), network, strict=True)
+    return {f"{prefix}{part}_{index}": array for part, layers in parts for index, array in enumerate(layers)}
 
 
-def _combination(arrays: Arrays, count: int) -> tuple[NDArray[Any], list[tuple[list[Any], list[Any]]]]:
-    coefficients = arrays.get("coefficients", np.ones(1))
-    if coefficients.ndim != 1 or coefficients.size == 0:
-        raise ValueError("one coefficient per network is expected")
-    together = "coefficients" in arrays
-    prefixes = [f"network_{number}_" for number in range(len(coefficients))] if together else []
-    expected = [name for prefix in ("", *prefixes) for name in _names(count, prefix)]
-    _expect(arrays, [*expected, "coefficients"] if together else expected)
-    return coefficients, [_network(arrays, count, prefix) for prefix in prefixes or [""]]
-
-
-def _expect(arrays: Arrays, names: Sequence[str]) -> None:
-    if set(arrays) != set(names):
+def _read_networks(arrays: Arrays, sizes: Sequence[int]) -> tuple[list[tuple[list[Any], list[Any]]], NDArray[Any]]:
+    """Return the network that gives the hidden activations, then those of a combination, and their coefficients."""
+    count, combined = len(sizes) - 1, arrays.get("coefficients")
+    prefixes = ["", *(f"network_{number}_" for number in range(0 if combined is None else len(combined)))]
+    shapes: dict[str, tuple[int, ...]] = {} if combined is None else {"coefficients": (len(combined),)}
+    # Names are made for as many arrays as there are: layers and networks are numbers of the file.
+    fits = len(arrays) == len(shapes) + 2 * count * len(prefixes)
+    for prefix in prefixes if fits else []:
+        shapes |= {f"{prefix}coef_{index}": pair for index, pair in enumerate(pairwise(sizes))}
+        shapes |= {f"{prefix}intercept_{index}": (units,) for index, units in enumerate(sizes[1:])}
+    if (
+        not fits
+        or {name: array.shape for name, array in arrays.items()} != shapes
+        or shapes.get("coefficients") == (0,)
+    ):
         raise ValueError("weights and biases of every layer, of their shapes, are expected, nothing else")
+    if any(array.dtype not in (np.float32, np.float64) for array in arrays.values()):
+        raise ValueError("weights are floating-point numbers")
+    parts = [[[arrays[f"{one}{part}_{n}"] for n in range(count)] for part in ("coef", "intercept")] for one in prefixes]
+    return [(coefs, intercepts) for coefs, intercepts in parts], np.ones(1) if combined is None else combined
 
 
 def _read_scale(mean: Any, deviation: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -244,31 +252,6 @@ def _read_scale(mean: Any, deviation: Any) -> tuple[NDArray[np.float64], NDArray
     if not (alike and np.isfinite(means).all() and (deviations >= 0).all()):
         raise ValueError("a mean and a deviation of at least 0 per output are expected")
     return means, deviations
-
-
-def _named(coefs: Any, intercepts: Any, *, prefix: str = "") -> dict[str, NDArray[Any]]:
-    return dict(zip(_names(len(coefs), prefix), [*coefs, *intercepts], strict=True))
-
-
-def _names(count: int, prefix: str) -> list[str]:
-    return [f"{prefix}{part}_{index}" for part in ("coef", "intercept") for index in range(count)]
-
-
-def _network(arrays: Arrays, count: int, prefix: str) -> tuple[list[Any], list[Any]]:
-    parts = [arrays[name] for name in _names(count, prefix)]
-    return parts[:count], parts[count:]
-
-
-def _check_shapes(estimator: Any) -> None:
-    n_outputs = estimator.y_mean_.size if hasattr(estimator, "y_mean_") else len(estimator.classes_)
-    sizes = [estimator.n_features_in_, *estimator.hidden, n_outputs]
-    expected = list(pairwise(sizes))
-    networks = getattr(estimator, "networks_", [])
-    for coefs, intercepts in [(estimator.coefs_, estimator.intercepts_), *networks]:
-        if [weight.shape for weight in coefs] != expected:
-            raise ValueError(f"weights of shapes {expected} are expected")
-        if [bias.shape for bias in intercepts] != [(units,) for _, units in expected]:
-            raise ValueError("biases do not fit the weights")
 
 
 def _plain(name: str, value: Any) -> Any:

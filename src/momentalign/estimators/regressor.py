@@ -17,7 +17,7 @@ from sklearn.utils.validation import assert_all_finite, check_is_fitted
 
 from momentalign.discrepancies.several_domains import Between, DomainWeights
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators.domains import Labels, all_or_nothing
+from momentalign.estimators.domains import Labels, all_or_nothing, read_rows
 from momentalign.estimators.mann import MOST_HELD_OUT, BaseMANN, Settings, in_chunks
 from momentalign.networks.shallow import outputs
 from momentalign.training.config import (
@@ -132,13 +132,15 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         self.domain_weights = domain_weights
         self.loss = loss
 
+    y_mean_: Floats
+    y_deviation_: Floats
+
     def _labels(self) -> ContinuousLabels:
         return ContinuousLabels()
 
     @property
     def _loss(self) -> ValueLossName:
-        known = get_args(ValueLossName)
-        if self.loss not in known:
+        if self.loss not in (known := get_args(ValueLossName)):
             raise InvalidInputError(f"loss must be one of {', '.join(known)}, got {self.loss!r}.")
         return self.loss
 
@@ -163,9 +165,11 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         >>> bool(model.score(X, X.sum(axis=1)) > 0.9)
         True
         """
-        learned = hasattr(self, "y_mean_")
-        labels = ContinuousLabels(Scale(self.y_mean_, self.y_deviation_)) if learned else _LastingLabels()
-        return self._partial_fit(X, y, X_target, labels, sample_domain, self._row_weights(sample_weight))
+        labels = ContinuousLabels(Scale(self.y_mean_, self.y_deviation_) if hasattr(self, "y_mean_") else None)
+        self._partial_fit(X, y, X_target, labels, sample_domain, sample_weight)
+        # What is constant in these rows may not be so later.
+        self.y_deviation_ = np.where(self.y_deviation_ > 0.0, self.y_deviation_, 1.0)
+        return self
 
     @all_or_nothing
     def fit_chunks(self, source: Any, target: Any = None, *, most_held_out: int = MOST_HELD_OUT) -> Self:
@@ -189,12 +193,12 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         assert labels.scale is not None  # noqa: S101  (labels have been learned)
         self.y_mean_, self.y_deviation_ = labels.scale
 
-    def _settings(self) -> Settings:
+    def _settings(self, method: str = "fit") -> Settings:
         if self._is_automatic:
             raise InvalidInputError(
                 'weight="auto" combines class probabilities, which a regressor has not; give a number, try weight=1.0.'
             )
-        return super()._settings()
+        return super()._settings(method)
 
     def _keep(self, network: TrainedNetwork) -> None:
         super()._keep(network)
@@ -212,7 +216,7 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         It does not depend on `sample_domain`: one network serves every domain.
         """
         check_is_fitted(self)
-        found = in_chunks(outputs, self._rows(X), self.coefs_, self.intercepts_)
+        found = in_chunks(outputs, read_rows(self, X), self.coefs_, self.intercepts_)
         return Scale(self.y_mean_, self.y_deviation_).restore(found)
 
     def score(
@@ -242,7 +246,7 @@ class Scale(NamedTuple):
     def standardise(self, values: Floats) -> Floats:
         """Return values of mean 0 and standard deviation 1, always (rows, outputs); a constant output is all zeros."""
         divisor = np.where(self.standard_deviation > 0.0, self.standard_deviation, 1.0)
-        return ((values - self.mean) / divisor).reshape(len(values), -1)
+        return ((values - self.mean) / divisor).reshape(len(values), self.mean.size)
 
     def restore(self, outputs: Floats) -> Floats:
         """Return values of the shape that was learned; a constant output comes back to the last digit."""
@@ -299,11 +303,6 @@ class ContinuousLabels(Labels):
         """One unit per number of a row."""
         assert self.scale is not None  # noqa: S101  (finish was called, or the scale was given)
         return int(self.scale.mean.size)
-
-    @property
-    def fewest(self) -> int:
-        """Fewer have no standard deviation."""
-        return 2
 
     def read(self, y: Any) -> Floats:
         """Return as many numbers per row as before; a missing one is NaN."""
@@ -373,8 +372,6 @@ class ContinuousLabels(Labels):
     def coded(self, labels: Floats) -> NDArray[np.float32]:
         """Return standardised numbers, (rows, outputs)."""
         assert self.scale is not None  # noqa: S101  (finish was called, or the scale was given)
-        if not len(labels):
-            return np.zeros((0, self.scale.mean.size), np.float32)
         return self.scale.standardise(labels).astype(np.float32)
 
     def hold_out(self, codes: NDArray[Any], fraction: float, seed: int) -> tuple[Rows, Rows | None]:
@@ -413,13 +410,3 @@ def read_values(values: Any, name: str) -> Floats:
 def _too_large(values: Floats) -> InvalidInputError:
     largest = np.abs(values).max()
     return InvalidInputError(f"y holds {largest:g}, too large to take a standard deviation of; scale y first.")
-
-
-class _LastingLabels(ContinuousLabels):
-    """Labels whose scale is to serve later rows too: what is constant in these rows may not be so later."""
-
-    def finish(self) -> None:
-        super().finish()
-        assert self.scale is not None  # noqa: S101  (there are rows)
-        mean, standard_deviation = self.scale
-        self.scale = Scale(mean, np.where(standard_deviation > 0.0, standard_deviation, 1.0))

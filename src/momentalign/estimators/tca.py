@@ -28,10 +28,10 @@ from scipy.linalg.blas import dsymv
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, aslinearoperator, eigsh
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from momentalign.errors import InvalidInputError
-from momentalign.estimators.domains import DomainEstimator, Domains, all_or_nothing, read_domains, stacked_rows
+from momentalign.estimators.domains import DomainEstimator, all_or_nothing, read_domains, read_rows, stacked_rows
 from momentalign.networks.shallow import Matrix
 from momentalign.validation import check_choice, check_number, positive_int
 
@@ -135,35 +135,42 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         sample_domain
             One id per row of `X`: positive for sources, negative for targets.
         """
-        self._refuse_bad_parameters()
-        domains = read_domains(self, X, None, X_target, labels=None, sample_domain=sample_domain)
-        self.X_fit_ = _all_rows(domains)
+        count = positive_int(self.n_components, "n_components", example="50")
+        check_choice(self.kernel, "kernel", get_args(Kernel))
+        check_number(self.mu, "mu", above=0.0, example=1.0)
+        if self.gamma is not None:
+            check_number(self.gamma, "gamma", above=0.0, example=None)
+        source, _, target, *_ = read_domains(self, X, None, X_target, labels=None, sample_domain=sample_domain)
+        self.X_fit_ = stacked_rows([source] if target is None else [source, target]).astype(np.float64)
+        if (largest := abs(self.X_fit_).max()) > LARGEST:
+            raise InvalidInputError(
+                f"X or X_target holds {largest:g}, too large for a kernel; scale its columns first."
+            )
         self.gamma_ = 1.0 / self.n_features_in_ if self.gamma is None else float(self.gamma)
-        rows, features = self.X_fit_.shape
-        count = min(self.n_components, rows, features if self.kernel == "linear" else rows)
-        self.weights_, self.eigenvalues_ = self._find(_contrast(domains), count)
+        # The product of this with a component is the difference of its domain means.
+        contrast = np.zeros(source.shape[0])
+        if target is not None:
+            counts = [source.shape[0], target.shape[0]]
+            contrast = np.repeat([1.0 / counts[0], -1.0 / counts[1]], counts)
+        count = min(count, *self.X_fit_.shape) if self.kernel == "linear" else min(count, len(contrast))
+        self.weights_, self.eigenvalues_ = self._find(contrast, count)
         self.n_components_ = len(self.eigenvalues_)
         return self
 
     def _find(self, contrast: Floats, count: int) -> tuple[Floats, Floats]:
-        if _is_worth_lanczos(len(contrast), count):
+        if len(contrast) > FEW_ROWS and count < LARGE_PART * len(contrast):
+            rows = aslinearoperator(self.X_fit_)  # A linear kernel needs no matrix.
+            is_linear = self.kernel == "linear"
+            kernel = rows @ rows.T if is_linear else _symmetric_operator(self._kernel_matrix(self.X_fit_))
             try:
-                return _components(self._kernel_operator(), contrast, mu=self.mu, count=count, solver=_lanczos)
+                return _components(kernel, contrast, mu=self.mu, count=count, solver=_lanczos)
             except ArpackNoConvergence:
                 pass
-        kernel = _symmetric_operator(self._kernel_matrix())
+        kernel = _symmetric_operator(self._kernel_matrix(self.X_fit_))
         return _components(kernel, contrast, mu=self.mu, count=count, solver=_dense_solver)
 
-    def _kernel_operator(self) -> LinearOperator:
-        """K as something that multiplies vectors, which for a linear kernel needs no matrix."""
-        if self.kernel == "linear":
-            rows = aslinearoperator(self.X_fit_)
-            return rows @ rows.T
-        return _symmetric_operator(self._kernel_matrix())
-
-    def _kernel_matrix(self, rows: Matrix = None) -> Floats:
-        """The kernel of rows, all training rows unless given, with the training rows."""
-        rows = self.X_fit_ if rows is None else rows
+    def _kernel_matrix(self, rows: Matrix) -> Floats:
+        """The kernel of rows with the training rows."""
         if self.kernel == "linear":
             return np.asarray(linear_kernel(rows, self.X_fit_))
         return np.asarray(rbf_kernel(rows, self.X_fit_, gamma=self.gamma_))
@@ -171,14 +178,13 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def transform(self, X: Any) -> NDArray[np.floating[Any]]:
         """Return the components of each row, ``(rows, n_components_)``: its kernel with the training rows times W."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32])
-        chunks = [X[start : start + CHUNK].astype(np.float64) for start in range(0, X.shape[0], CHUNK)]
-        return np.concatenate([self._embed(rows) for rows in chunks]).astype(X.dtype, copy=False)
-
-    def _embed(self, rows: Matrix) -> Floats:
-        if self.kernel == "linear":
-            return np.asarray(rows @ (self.X_fit_.T @ self.weights_))
-        return self._kernel_matrix(rows) @ self.weights_
+        X = read_rows(self, X)
+        directions = self.X_fit_.T @ self.weights_ if self.kernel == "linear" else None
+        found = []
+        for start in range(0, X.shape[0], CHUNK):
+            rows = X[start : start + CHUNK].astype(np.float64)
+            found.append(self._kernel_matrix(rows) @ self.weights_ if directions is None else rows @ directions)
+        return np.concatenate(found).astype(X.dtype, copy=False)
 
     @property
     def _n_features_out(self) -> int:
@@ -189,31 +195,6 @@ class TransferComponentAnalysis(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    def _refuse_bad_parameters(self) -> None:
-        positive_int(self.n_components, "n_components", example="50")
-        check_choice(self.kernel, "kernel", get_args(Kernel))
-        check_number(self.mu, "mu", above=0.0, example=1.0)
-        if self.gamma is not None:
-            check_number(self.gamma, "gamma", above=0.0, example=None)
-
-
-def _all_rows(domains: Domains) -> Matrix:
-    """Training rows of both domains in float64, those of the source first."""
-    parts = [part for part in (domains.source, domains.target) if part is not None]
-    rows = stacked_rows(parts).astype(np.float64)
-    if (largest := abs(rows).max()) > LARGEST:
-        raise InvalidInputError(f"X or X_target holds {largest:g}, too large for a kernel; scale its columns first.")
-    return rows
-
-
-def _contrast(domains: Domains) -> Floats:
-    """The vector e whose product with a component is the difference of its domain means; zeros without a target."""
-    rows = domains.source.shape[0]
-    if domains.target is None:
-        return np.zeros(rows)
-    target_rows = domains.target.shape[0]
-    return np.repeat([1.0 / rows, -1.0 / target_rows], [rows, target_rows])
-
 
 def _symmetric_operator(matrix: Floats) -> LinearOperator:
     """Products with vectors that read half of a symmetric matrix: its way through memory is what they wait for."""
@@ -221,10 +202,6 @@ def _symmetric_operator(matrix: Floats) -> LinearOperator:
     return LinearOperator(
         matrix.shape, matvec=lambda vector: dsymv(1.0, columns, vector), matmat=columns.__matmul__, dtype=np.float64
     )
-
-
-def _is_worth_lanczos(rows: int, count: int) -> bool:
-    return rows > FEW_ROWS and count < LARGE_PART * rows
 
 
 def _components(
