@@ -114,7 +114,10 @@ def _expectation(result: Result) -> list[Markup]:
         _axis(
             result, [value for one in result["baselines"] for value in (one["low"], one["target"], one["source"])]
         ): drawn,
-        "Expected on target": expected,
+    }
+    if any(one["target"] is not None for one in result["baselines"]):
+        columns["Expected on target"] = expected
+    columns |= {
         "Held-out source": lambda one: number_cell(one["source"], written),
     }
     if result["evaluation"] is not None:
@@ -127,7 +130,7 @@ def _expectation(result: Result) -> list[Markup]:
 def _axis(result: Result, values: Sequence[float | None]) -> Axis:
     """Return the axis of an accuracy, or of an R² from its lowest value on."""
     if not _is_regression(result):
-        return Axis("Accuracy", 0.0, 1.0, "{:.0%}".format)
+        return Axis("Accuracy", 0.0, 1.0, partial(percent, digits=0))
     return Axis("R²", max(WORST, min(0.0, *(value for value in values if value is not None))), 1.0, "{:g}".format)
 
 
@@ -171,7 +174,7 @@ def _shares(result: Result) -> list[Markup]:
 
     columns: Columns = {
         "Class": itemgetter("class"),
-        Axis("Share", 0.0, max(most, 1e-3), "{:.0%}".format if most > 0.05 else "{:.1%}".format): drawn,
+        Axis("Share", 0.0, max(most, 1e-3), partial(percent, digits=int(most < 0.05))): drawn,
     }
     if estimated:
         columns["Estimated"] = lambda one: number_cell(

@@ -41,7 +41,7 @@ def estimate_card(value: float, low: float, high: float, metric: str) -> str:
     least, most = (0.0, 1.0) if metric in _SHARES else (max(min(0.0, low), -1.0), max(1.0, high))
     columns: Columns = {
         "Metric": lambda name: name.replace("_", " "),
-        Axis(metric, least, most, lambda at: _figure(at, metric)): lambda _: Cell(
+        Axis(metric, least, most, partial(_figure, metric=metric)): lambda _: Cell(
             "", track=Track([(value, "ma-mann")], (low, high))
         ),
         "Expected": lambda _: number_cell(value, partial(_figure, metric=metric)),

@@ -162,15 +162,15 @@ def check_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> N
         raise InvalidInputError(f"result lacks {', '.join(missing)}, as those of earlier versions do; make it again.")
 
 
-def percent(share: float) -> str:
-    """Write a share in percent with one decimal and a space that does not break.
+def percent(share: float, digits: int = 1) -> str:
+    """Write a share in percent, with one decimal or `digits` of them and a space that does not break.
 
     Examples
     --------
     >>> percent(0.8814).replace(chr(160), " ")
     '88.1 %'
     """
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def p_value_text(p: float) -> str:

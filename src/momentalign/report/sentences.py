@@ -28,15 +28,15 @@ _DONE = re.compile(r"([^.:]*)[.:]?\s*(?:Expected accuracy on the target .*?\.(?:
 
 def answer_sentence(summary: Mapping[str, Any]) -> str:
     """Return the answer: what was done, the estimate and the difference to not adapting, with their intervals."""
-    done, _ = _done_and_reason(summary["decision"])
-    sentences, estimate, gain = [f"{done}."], summary["estimate"], summary["gain"]
+    answer, estimate, gain = _done_and_reason(summary["decision"])[0], summary["estimate"], summary["gain"]
     if estimate is not None:
         expected = estimate_text(estimate, "value", _is_regression(summary))
-        answer = f"{done}: the expected {_metric(summary)} on the target is {expected}, with an interval of 90 %"
+        answer += f": the expected {_metric(summary)} on the target is {expected}"
         if gain is not None:
-            answer += f"; that is {gain_text(gain, _is_regression(summary))} compared with not adapting"
-        sentences = [f"{answer}."]
-    return " ".join([*sentences, *_held_out_sentence(summary), *_known_sentence(summary)])
+            answer += f", {gain_text(gain, _is_regression(summary))} compared with not adapting"
+        answer += f" (90 % {'interval' if gain is None else 'intervals'})"
+    sentences = [f"{answer}.", *_held_out_sentence(summary), *_known_sentence(summary)]
+    return " ".join(sentences).replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def reason_sentences(summary: Mapping[str, Any]) -> str:
