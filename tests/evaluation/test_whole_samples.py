@@ -160,7 +160,7 @@ def test_samples_far_apart_are_told_apart(rng, rows):
     assert result.auc == pytest.approx(1.0, abs=0.01)
     assert result.proxy_a_distance == pytest.approx(2.0 * (1.0 - 2.0 * result.error))
     assert result.proxy_a_distance > 1.9
-    assert result.p_value < 1e-9
+    assert result.p_value < 1e-6
     assert result.features[0][0] == "x1"
     assert result.features[0][1] > 0.3
 
@@ -221,10 +221,10 @@ def test_rows_are_drawn_evenly_and_seeds_are_kept(rng):
     assert first.auc != other.auc
 
 
-def test_the_p_value_is_about_uniform_where_nothing_shifted(rng):
-    p_values = [found(rng.normal(size=(40, 3)), rng.normal(size=(40, 3))).p_value for _ in range(100)]
-    assert stats.kstest(p_values, "uniform").pvalue > 0.005
-    assert np.mean(np.array(p_values) <= 0.05) <= 0.12
+def test_where_nothing_shifted_small_p_values_are_as_rare_as_they_say(rng):
+    p_values = np.array([found(rng.normal(size=(40, 3)), rng.normal(size=(40, 3))).p_value for _ in range(100)])
+    assert np.mean(p_values <= 0.05) <= 0.05
+    assert 0.05 <= np.mean(p_values <= 0.25) <= 0.3
 
 
 def test_guessing_has_no_negative_distance(rng):

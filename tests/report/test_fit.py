@@ -68,8 +68,8 @@ def test_the_page_leads_with_the_answer_and_what_to_beware_of(portfolio: dict[st
     shares = [share | {"target": float(not code)} for code, share in enumerate(portfolio["shares"])]
     page = fit_page({**portfolio, "decision": decision, "estimate": estimate, "gain": gain, "shares": shares})
     lead = text_of(page, "lead").replace("\N{NO-BREAK SPACE}", " ")
-    assert lead.startswith("Adapted in part: the expected accuracy on the target is 80 % (70 to 90)")
-    assert "+2.1 points (-1.0 to +5.0) compared with not adapting" in lead
+    assert lead.startswith("Adapted in part: the expected accuracy on the target is 80 % (90 % interval 70 to 90), ")
+    assert "+2.1 points (90 % interval -1.0 to +5.0) compared with not adapting" in lead
     assert f"On the labelled target rows the accuracy is {100 * portfolio['evaluation']['accuracy']:.1f} %." in lead
     assert text_of(page, "reason") == "Plain models agree; so."
     assert "for every target row; check the target" in text_of(page, "beware")

@@ -29,12 +29,14 @@ _DONE = re.compile(r"([^.:]*)[.:]?\s*(?:Expected accuracy on the target .*?\.(?:
 def answer_sentence(summary: Mapping[str, Any]) -> str:
     """Return the answer: what was done, the estimate and the difference to not adapting, with their intervals."""
     answer, estimate, gain = _done_and_reason(summary["decision"])[0], summary["estimate"], summary["gain"]
+    figures = []
     if estimate is not None:
         expected = estimate_text(estimate, "value", _is_regression(summary))
-        answer += f": the expected {_metric(summary)} on the target is {expected}"
-        if gain is not None:
-            answer += f", {gain_text(gain, _is_regression(summary))} compared with not adapting"
-        answer += f" (90 % {'interval' if gain is None else 'intervals'})"
+        figures.append(f"the expected {_metric(summary)} on the target is {expected}")
+    if gain is not None:
+        figures.append(f"{gain_text(gain, _is_regression(summary))} compared with not adapting")
+    if figures:
+        answer += ": " + ", ".join(figures).replace(" (", " (90 % interval ")
     sentences = [f"{answer}.", *_held_out_sentence(summary), *_known_sentence(summary)]
     return " ".join(sentences).replace(" %", "\N{NO-BREAK SPACE}%")
 
