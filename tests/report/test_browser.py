@@ -67,7 +67,8 @@ def open_page(page: str, script: str, folder: Path) -> dict[str, Any]:
 
 CONTROLS = """
 const shown = (element) => getComputedStyle(element).display !== "none";
-const table = document.querySelector("table"), heads = table.tHead.rows[0].cells;
+const table = [...document.querySelectorAll("table")].find((one) => one.caption.textContent === "All runs");
+const heads = table.tHead.rows[0].cells;
 const column = (index) => [...table.tBodies[0].rows].map((row) => Number(row.cells[index].dataset.value));
 const press = (index) => {
   heads[index].querySelector("button").click();

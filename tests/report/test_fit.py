@@ -8,40 +8,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pytest
-from sklearn.datasets import load_wine
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
 from momentalign.report.fit import KEYS, fit_page
 from momentalign.report.page import percent
+from momentalign.workflow.model import TableModel
 
 HOSTILE = "<script>alert(1)</script>"
 
 
-def summary(**options: Any) -> dict[str, Any]:
-    """What a fit of wines to shifted wines says, as a file would hold it."""
-    frame, codes = load_wine(return_X_y=True, as_frame=True)
-    random = np.random.default_rng(0)
-    order = random.permutation(len(frame))
-    frame["grape"] = np.array(["barolo", "grignolino", "barbera"])[codes.to_numpy()]
-    numbers = frame.columns[:13]
-    shifted = frame.copy()
-    shifted[numbers] *= random.uniform(0.8, 1.25, 13)
-    shifted[numbers] += frame[numbers].std() * random.normal(0, 0.7, 13)
-    model = ma.fit(frame.iloc[order[:89]], shifted.iloc[order[89:]], **options)
+def summary(model: TableModel) -> dict[str, Any]:
+    """What a fit says, as a file would hold it."""
     return json.loads(json.dumps(model.summary))
 
 
 @pytest.fixture(scope="module")
-def real() -> dict[str, Any]:
-    return summary(label="grape", target_label="grape", method="cmd", max_epochs=40, device="cpu")
+def real(wines: tuple[pd.DataFrame, pd.DataFrame]) -> dict[str, Any]:
+    options = {"label": "grape", "target_label": "grape", "method": "cmd", "max_epochs": 40, "device": "cpu"}
+    return summary(ma.fit(*wines, **options))
 
 
-@pytest.fixture(scope="module")
-def portfolio() -> dict[str, Any]:
-    return summary(label="grape", target_label="grape")
+@pytest.fixture
+def portfolio(portfolio_of_wines: TableModel) -> dict[str, Any]:
+    return summary(portfolio_of_wines)
 
 
 @pytest.fixture
@@ -162,8 +154,9 @@ def test_of_many_classes_all_are_listed(result: dict[str, Any]):
     assert len(rows_of(page, "Classes")) == 31
 
 
-def test_values_are_shown_by_their_spread_and_error():
-    page = fit_page(summary(label="alcohol", target_label="alcohol", regression=True, method="cmd", max_epochs=20))
+def test_values_are_shown_by_their_spread_and_error(wines: tuple[pd.DataFrame, pd.DataFrame]):
+    options = {"label": "alcohol", "target_label": "alcohol", "regression": True, "method": "cmd", "max_epochs": 20}
+    page = fit_page(summary(ma.fit(*wines, **options)))
     assert [row[0] for row in rows_of(page, "Values")[1:]] == ["source", "target, predicted"]
     assert "the root of the mean squared error" in page
     assert "softmax" not in page
