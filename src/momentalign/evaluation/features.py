@@ -194,7 +194,7 @@ def compare_numbers(source: ArrayLike, target: ArrayLike) -> NumberChange:
     Examples
     --------
     >>> change = compare_numbers([0.0, 1.0, 2.0, 3.0], [2.0, 3.0, 4.0, 5.0])
-    >>> change.distance, round(change.mean_shift, 2), change.deviation_ratio, change.aspects["shape"]
+    >>> change.distance, round(change.mean_shift, 2), change.deviation_ratio, round(change.aspects["shape"], 2)
     (0.5, 1.55, 1.0, 1.0)
     """
     a, b = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
