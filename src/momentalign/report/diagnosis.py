@@ -30,6 +30,7 @@ from momentalign.report.page import (
     figure,
     macro,
     number_cell,
+    number_of,
     p_value_text,
     percent,
     records_table,
@@ -225,7 +226,7 @@ def _classifier(result: Result) -> list[Markup]:
         Axis("Area lost", 0.0, most[0]["drop"], "{:g}".format): lambda one: Cell(
             "", track=Track([(one["drop"], "ma-target")])
         ),
-        "Area lost": lambda one: number_cell(one["drop"], "{:.4f}".format),
+        "Area lost": number_of("drop", "{:.4f}".format),
     }
     return [_part("classifier", found=found, table=records_table("What it goes by", most, columns))]
 

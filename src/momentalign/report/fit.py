@@ -5,7 +5,7 @@ The text of the page stands in ``templates/fit.html``, one macro for each sectio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import itemgetter
 from typing import Any
@@ -24,6 +24,7 @@ from momentalign.report.page import (
     figure,
     macro,
     number_cell,
+    number_of,
     percent,
     records_table,
     render_page,
@@ -98,40 +99,40 @@ def _expectation(result: Result) -> list[Markup]:
     """Return the estimate with its interval beside what one would have used otherwise."""
     if result["estimate"] is None and result["source_score"] is None:
         return []
-    regression, own = _is_regression(result), result["baselines"][-1]
-    written = (lambda value: f"{value:.3f}") if regression else percent
+    regression, models = _is_regression(result), result["baselines"]
+    written = "{:.3f}".format if regression else percent
 
     def drawn(one: Result) -> Cell:
-        bars = [] if one["target"] is None else [(one["target"], "ma-mann" if one is own else "ma-nn")]
+        bars = [] if one["target"] is None else [(one["target"], "ma-mann" if one is models[-1] else "ma-nn")]
         ends = None if one["low"] is None else (one["low"], one["high"])
         return Cell("", track=Track(bars, ends, [(one["source"], "source"), (one["known"], "target")]))
 
-    def expected(one: Result) -> Cell:
-        return number_cell(one["target"], lambda _: estimate_text(one, "target", regression))
-
-    columns: Columns = {
-        "Model": itemgetter("name"),
-        _axis(
-            result, [value for one in result["baselines"] for value in (one["low"], one["target"], one["source"])]
-        ): drawn,
-    }
-    if any(one["target"] is not None for one in result["baselines"]):
-        columns["Expected on target"] = expected
-    columns |= {
-        "Held-out source": lambda one: number_cell(one["source"], written),
-    }
+    columns: Columns = {"Model": itemgetter("name"), _axis(result): drawn}
+    if any(one["target"] is not None for one in models):
+        columns["Expected on target"] = partial(_estimate, part="target", regression=regression)
+    columns["Held-out source"] = number_of("source", written)
     if result["evaluation"] is not None:
-        columns["Labelled target"] = lambda one: number_cell(one["known"], written)
-    listed = records_table(f"Models and their {_metric(result)}", result["baselines"], columns)
-    in_step = any(one["target"] is not None for one in result["baselines"][1:-1])
-    return _part("expectation", result, metric=_metric(result), in_step=in_step, table=listed)
+        columns["Labelled target"] = number_of("known", written)
+    return _part(
+        "expectation",
+        result,
+        metric=_metric(result),
+        in_step=any(one["target"] is not None for one in models[1:-1]),
+        table=records_table(f"Models and their {_metric(result)}", models, columns),
+    )
 
 
-def _axis(result: Result, values: Sequence[float | None]) -> Axis:
+def _axis(result: Result) -> Axis:
     """Return the axis of an accuracy, or of an R² from its lowest value on."""
     if not _is_regression(result):
         return Axis("Accuracy", 0.0, 1.0, partial(percent, digits=0))
-    return Axis("R²", max(WORST, min(0.0, *(value for value in values if value is not None))), 1.0, "{:g}".format)
+    values = [one[part] for one in result["baselines"] for part in ("low", "target", "source", "known")]
+    lowest = min(value for value in (0.0, *values) if value is not None)
+    return Axis("R²", max(WORST, lowest), 1.0, "{:g}".format)
+
+
+def _estimate(one: Result, part: str, *, regression: bool) -> Cell:
+    return number_cell(one[part], lambda _: estimate_text(one, part, regression))
 
 
 def _evaluation(result: Result) -> list[Markup]:
@@ -164,25 +165,17 @@ def _shares(result: Result) -> list[Markup]:
     most = max(one[part] for one in shares for part in parts)
 
     def drawn(one: Result) -> Cell:
-        marks = [(one["source"], "source"), (one["target"], "target")]
-        if not estimated:
-            return Cell("", track=Track(marks=marks))
-        return Cell("", track=Track([(one["estimated"], "ma-nn")], (one["low"], one["high"]), marks))
+        bars = [(one["estimated"], "ma-nn")] if estimated else []
+        ends = (one["low"], one["high"]) if estimated else None
+        return Cell("", track=Track(bars, ends, [(one["source"], "source"), (one["target"], "target")]))
 
-    def share(one: Result, part: str) -> Cell:
-        return number_cell(one[part], percent)
-
-    columns: Columns = {
-        "Class": itemgetter("class"),
-        Axis("Share", 0.0, max(most, 1e-3), partial(percent, digits=int(most < 0.05))): drawn,
-    }
+    axis = Axis("Share", 0.0, max(most, 1e-3), partial(percent, digits=int(most < 0.05)))
+    columns: Columns = {"Class": itemgetter("class"), axis: drawn}
     if estimated:
-        columns["Estimated"] = lambda one: number_cell(
-            one["estimated"], lambda _: estimate_text(one, "estimated", regression=False)
-        )
-    columns |= {"Source": partial(share, part="source"), "Predicted": partial(share, part="target")}
+        columns["Estimated"] = partial(_estimate, part="estimated", regression=False)
+    columns |= {"Source": number_of("source", percent), "Predicted": number_of("target", percent)}
     if estimated:
-        columns["By plain models"] = partial(share, part="plain")
+        columns["By plain models"] = number_of("plain", percent)
     return _part("shares", result, estimated=estimated, table=records_table("Classes", shares, columns, tall=True))
 
 
@@ -190,28 +183,31 @@ def _values(result: Result) -> list[Markup]:
     """Return mean, standard deviation and range of the source's values and of the predicted ones."""
     if result["values"] is None:
         return []
-    names = {"mean": "Mean", "deviation": "Standard deviation", "smallest": "Smallest", "largest": "Largest"}
-    domains = {"source": "source", "target": "target, predicted"}
-    rows = [
-        [Cell(name), *(number_cell(result["values"][domain][part]) for part in names)]
-        for domain, name in domains.items()
-    ]
-    return _part("values", result, table=table("Values", ["Domain", *names.values()], rows))
+    names = {"source": "source", "target": "target, predicted"}
+    parts = {"Mean": "mean", "Standard deviation": "deviation", "Smallest": "smallest", "Largest": "largest"}
+    columns: Columns = {"Domain": itemgetter("name")}
+    columns |= {name: number_of(part) for name, part in parts.items()}
+    domains = [{"name": name, **result["values"][domain]} for domain, name in names.items()]
+    return _part("values", result, table=records_table("Values", domains, columns))
 
 
 def _shifted(result: Result) -> list[Markup]:
     """Return the columns to look at, and the features whose means shifted most."""
     shifts = [one["mean_shift"] for one in result["shifted"]]
     low, high = min([0.0, *shifts]), max([0.0, *shifts])
+
+    def drawn(one: Result) -> Cell:
+        return Cell("", track=Track([(one["mean_shift"], "ma-target")]))
+
+    def spread(one: Result) -> Cell:
+        source, target = one["source_deviation"], one["target_deviation"]
+        return number_cell(target / source if source else None, "{:.2f}".format)
+
     columns: Columns = {
         "Feature": itemgetter("name"),
-        Axis("Mean shift", low, high if high > low else 1.0, "{:g}".format): lambda one: Cell(
-            "", track=Track([(one["mean_shift"], "ma-target")])
-        ),
-        "Mean shift": lambda one: number_cell(one["mean_shift"], "{:+.2f}".format),
-        "Spread ratio": lambda one: number_cell(
-            one["target_deviation"] / one["source_deviation"] if one["source_deviation"] else None, "{:.2f}".format
-        ),
+        Axis("Mean shift", low, high if high > low else 1.0, "{:g}".format): drawn,
+        "Mean shift": number_of("mean_shift", "{:+.2f}".format),
+        "Spread ratio": spread,
     }
     listed = records_table("Most shifted features", result["shifted"], columns, tall=True)
     return _part("shifted", result, flagged=column_sentences(result["columns"]), table=listed)
@@ -219,39 +215,34 @@ def _shifted(result: Result) -> list[Markup]:
 
 def _risk(result: Result) -> list[Markup]:
     """Return what the flagged rows are like beside the others."""
-    flagged, others = result["risk"]
-    shares = {"confidence": "Confidence", "agreement": "Agreement of candidates"}
-    known = "Error on labelled rows" if _is_regression(result) else "Accuracy on labelled rows"
-    names = {**shares, "spread": "Spread of candidates", "distance": "Distance to the source", "known": known}
-    of_share = {*shares, *([] if _is_regression(result) else ["known"])}
+    regression = _is_regression(result)
+    known = number_of("known") if regression else number_of("known", percent)
+    measures: dict[str, tuple[str, Callable[[Result], Cell]]] = {
+        "confidence": ("Confidence", number_of("confidence", percent)),
+        "agreement": ("Agreement of candidates", number_of("agreement", percent)),
+        "spread": ("Spread of candidates", number_of("spread")),
+        "distance": ("Distance to the source", number_of("distance")),
+        "known": ("Error on labelled rows" if regression else "Accuracy on labelled rows", known),
+    }
     columns: Columns = {
         "Rows": lambda one: "flagged" if one["risky"] else "others",
-        "Number": lambda one: number_cell(one["rows"], "{:,}".format),
+        "Number": number_of("rows", "{:,}".format),
     }
-    for part in names:
-        if others.get(part) is not None:
-            write = percent if part in of_share else "{:.4g}".format
-            columns[names[part]] = partial(_mean, part=part, write=write)
-    return _part("risk", result, table=records_table("Means of the rows", [flagged, others], columns))
-
-
-def _mean(group: Result, part: str, write: Any) -> Cell:
-    return number_cell(group[part], write)
+    columns |= dict(made for part, made in measures.items() if result["risk"][1].get(part) is not None)
+    return _part("risk", result, table=records_table("Means of the rows", result["risk"], columns))
 
 
 def _candidates(result: Result) -> list[Markup]:
     """Return the candidates of a portfolio with what is known of each."""
     if not result["portfolio"]:
         return []
-    parts = {
-        f"Held-out source {_metric(result)}": "source_score",
-        f"Target {_metric(result)}, were the answer right": "estimated_target_score",
-        "Weight": "weight",
+    columns: Columns = {
+        "Model": itemgetter("name"),
+        f"Held-out source {_metric(result)}": number_of("source_score", "{:.3f}".format),
+        f"Target {_metric(result)}, were the answer right": number_of("estimated_target_score", "{:.3f}".format),
+        "Weight": number_of("weight", "{:.3f}".format),
     }
-    columns: Columns = {"Model": itemgetter("name")}
-    columns |= {name: partial(_mean, part=part, write="{:.3f}".format) for name, part in parts.items()}
-    listed = records_table("Candidates", result["portfolio"], columns)
-    return _part("candidates", result, table=listed)
+    return _part("candidates", result, table=records_table("Candidates", result["portfolio"], columns))
 
 
 def _orders(result: Result) -> list[Markup]:
@@ -282,7 +273,7 @@ def _bounds(result: Result) -> list[Markup]:
     columns: Columns = {
         "Part": itemgetter("name"),
         "Symbol": itemgetter("symbol"),
-        "Value": lambda one: number_cell(one["value"]),
+        "Value": number_of("value"),
         "Kind": itemgetter("kind"),
     }
     return _part("bounds", result, table=records_table("Parts of the bound", result["bounds"]["rows"], columns))

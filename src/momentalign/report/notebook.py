@@ -8,11 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any
 
 from markupsafe import Markup
 
-from momentalign.report.page import Axis, Cell, Columns, Fact, Track, macro, number_cell, percent, records_table
+from momentalign.report.page import (
+    Axis,
+    Cell,
+    Columns,
+    Fact,
+    Track,
+    macro,
+    number_cell,
+    number_of,
+    percent,
+    records_table,
+)
 
 __all__ = ["card", "estimate_card", "portfolio_card"]
 
@@ -60,12 +72,10 @@ def portfolio_card(
     shown = sorted((one for one in candidates if one["weight"] >= _LISTED), key=lambda one: -float(one["weight"]))
     left_out = len(candidates) - len(shown)
     columns: Columns = {
-        "Model": lambda one: str(one["name"]),
-        "Weight": lambda one: number_cell(one["weight"], percent),
-        "Held-out source": lambda one: number_cell(one["source_score"], partial(_figure, metric=metric)),
-        "Expected on the target": lambda one: number_cell(
-            one["estimated_target_score"], partial(_figure, metric=metric)
-        ),
+        "Model": itemgetter("name"),
+        "Weight": number_of("weight", percent),
+        "Held-out source": number_of("source_score", partial(_figure, metric=metric)),
+        "Expected on the target": number_of("estimated_target_score", partial(_figure, metric=metric)),
     }
     caption = "Models that answer" + (f"; {left_out} of {len(candidates)} have no weight" if left_out else "")
     return card(name, decision, facts=[expected], parts=[records_table(caption, shown, columns, sortable=False)])

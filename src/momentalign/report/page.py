@@ -45,6 +45,7 @@ __all__ = [
     "key",
     "macro",
     "number_cell",
+    "number_of",
     "p_value_text",
     "percent",
     "picker",
@@ -279,6 +280,11 @@ def number_cell(value: float | None, write: Callable[[float], str] = "{:.4g}".fo
     if value is None or math.isnan(value):
         return Cell("\N{EN DASH}", math.nan)
     return Cell(write(value), float(f"{value:.5g}"))  # Kept short: a page may hold a thousand rows.
+
+
+def number_of(part: str, write: Callable[[float], str] = "{:.4g}".format) -> Callable[[Mapping[str, Any]], Cell]:
+    """Return what makes a cell of one number of a record."""
+    return lambda record: number_cell(record[part], write)
 
 
 Columns: TypeAlias = dict[str | Axis, Callable[[Any], Cell | str]]
