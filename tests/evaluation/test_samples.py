@@ -134,24 +134,15 @@ def test_masked_values_are_missing():
     assert missing(read_samples(masked, masked).pair("x0")[0]).sum() == 4
 
 
-def test_numbers_beside_words_are_read_as_words():
-    samples = read_samples(frame(a=[1.0, None] * 5), frame(a=["1", "?"] * 5))
-    assert samples.kinds == {"a": "category"}
-    assert samples.retyped == ["a"]
+def test_numbers_beside_text_are_read_as_text_but_an_empty_column_as_the_other_side():
+    samples = read_samples(
+        frame(a=[1.0, None] * 5, b=[1.5, 2.5] * 5, c=[np.nan] * 10),
+        frame(a=["1", "?"] * 5, b=[None] * 10, c=[None] * 10),
+    )
+    assert samples.kinds == {"a": "category", "b": "number"}
+    assert (samples.retyped, samples.empty) == (["a"], ["c"])
     assert samples.pair("a")[0].tolist() == ["1", None] * 5
-
-
-def test_a_column_that_is_empty_on_one_side_takes_the_kind_of_the_other():
-    samples = read_samples(frame(a=[1.5, 2.5] * 5), frame(a=[None] * 10))
-    assert samples.kinds == {"a": "number"}
-    assert missing(samples.pair("a")[1]).all()
-    assert samples.retyped == []
-
-
-def test_columns_without_any_value_are_named():
-    samples = read_samples(frame(a=np.ones(ROWS), b=[np.nan] * ROWS), frame(a=np.ones(ROWS), b=[None] * ROWS))
-    assert samples.empty == ["b"]
-    assert list(samples.kinds) == ["a"]
+    assert missing(samples.pair("b")[1]).all()
 
 
 def test_ids_are_set_apart_as_fit_does():
@@ -185,20 +176,22 @@ def test_the_callers_sparse_matrix_is_left_alone():
 ARRAY = np.zeros((ROWS, 2))
 FRAME = pd.DataFrame(ARRAY, columns=["a", "b"])
 IDS = pd.DataFrame({"key": [f"C{row}" for row in range(2 * ROWS)]})
+WIDE = pd.DataFrame(np.zeros((ROWS, 7)), columns=list("abcdefg"))
 REFUSED = {
-    "rows": (ARRAY[:7], ARRAY, None, "X_source has 7 rows, but a comparison needs at least 8"),
-    "dimensions": (ARRAY, ARRAY[:, 0], None, r"X_target must be a table \(rows, features\), got shape \(10,\)"),
+    "rows": (ARRAY[:7], ARRAY, None, "X_source has 7 rows"),
+    "dimensions": (ARRAY, ARRAY[:, 0], None, r"X_target must be a table .* got shape \(10,\)"),
     "columns": (ARRAY, ARRAY[:, :0], None, "X_target must be a table"),
-    "widths": (ARRAY, ARRAY[:, :1], None, "X_source has 2 columns and X_target has 1; give both the same features"),
-    "names": (FRAME, FRAME.add_prefix("z"), None, "columns 'a', 'b' and X_target 'za', 'zb': no name is in both"),
+    "widths": (ARRAY, ARRAY[:, :1], None, "X_source has 2 columns and X_target has 1"),
+    "names": (FRAME, FRAME.add_prefix("z"), None, "'a', 'b' .* 'za', 'zb'"),
+    "many names": (WIDE, FRAME.add_prefix("z"), None, "'a', 'b', 'c', 'd', 'e' and 2 more and"),
     "twice": (FRAME.set_axis(["a", "a"], axis=1), FRAME, None, "X_source has more than one column named 'a'"),
-    "named": (FRAME, FRAME, ["a", "b"], "feature_names names the columns of arrays"),
-    "too few": (ARRAY, ARRAY, ["a"], "feature_names must be 2 different names, one per column, got 1: 'a'"),
+    "named": (FRAME, FRAME, ["a", "b"], "feature_names"),
+    "too few": (ARRAY, ARRAY, ["a"], "feature_names must be 2 different names, .* got 1"),
     "same": (ARRAY, ARRAY, ["a", "a"], "feature_names must be 2 different names"),
     "infinite": (FRAME, FRAME + np.inf, None, "column 'a' of X_target holds infinite values"),
-    "sparse": (ARRAY, sparse.csr_array(ARRAY + np.inf), None, "a column of X_target holds infinite values"),
-    "empty": (ARRAY * np.nan, ARRAY * np.nan, None, r"every common column is empty \('x0', 'x1'\)"),
-    "ids": (IDS, IDS, None, r"every common column has a different value in every row \('key'\)"),
+    "sparse": (ARRAY, sparse.csr_array(ARRAY + np.inf), None, "X_target holds infinite values"),
+    "empty": (ARRAY * np.nan, ARRAY * np.nan, None, r"empty \('x0', 'x1'\)"),
+    "ids": (IDS, IDS, None, r"different value in every row \('key'\)"),
 }
 
 
@@ -214,9 +207,3 @@ def test_what_cannot_be_compared_is_refused_in_one_sentence(source, target, name
 def test_what_is_no_table_is_refused(value):
     with pytest.raises(InvalidTypeError, match="X_source"):
         read_samples(value, ARRAY)
-
-
-def test_many_names_are_cut_short():
-    wide = pd.DataFrame(np.zeros((ROWS, 7)), columns=list("abcdefg"))
-    with pytest.raises(InvalidInputError, match="'a', 'b', 'c', 'd', 'e' and 2 more and"):
-        read_samples(wide, FRAME.add_prefix("z"))

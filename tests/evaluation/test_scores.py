@@ -26,87 +26,57 @@ from momentalign.evaluation.scores import (
 )
 
 PROBABILITIES = [[0.5, 0.25, 0.25], [0.125, 0.25, 0.625], [0.0, 1.0, 0.0]]
-CERTAIN = [[1.0, 0.0]] * 2
-BAD = [
-    (neighbourhood_density, {"probabilities": [[1.0, 0.0]]}, "1 row only"),
-    (
-        neighbourhood_density,
-        {"probabilities": CERTAIN, "temperature": 0.0},
-        "temperature must be a finite number above 0",
-    ),
-    (neighbourhood_density, {"probabilities": CERTAIN, "temperature": np.inf}, "temperature must be"),
-    (neighbourhood_density, {"probabilities": CERTAIN, "chunk": 0}, "chunk must be at least 1, got 0"),
-    *[
-        (score, {"probabilities": rows}, message)
-        for score in (neighbourhood_density, nuclear_norm, negative_entropy, mutual_information)
-        for rows, message in (
-            ([[0.5, 0.25]] * 2, "probabilities must sum to 1"),
-            ([[2.0, -1.0]] * 2, "probabilities must lie in"),
-        )
+CERTAIN, MIXED = [[1.0, 0.0]] * 2, [[1.0, 0.0], [0.5, 0.5]]
+SCORES = (negative_entropy, mutual_information, nuclear_norm, neighbourhood_density)
+RATIO = {"source": [[0.0]] * 4, "target": [[0.0]] * 9, "folds": 2}
+PAIR = {"predictions": np.eye(2)[:, None], "distances": [1.0, 0.5]}
+BAD = {
+    "probabilities": [
+        (neighbourhood_density, {"probabilities": [[1.0, 0.0]]}),
+        *((score, {"probabilities": [[0.5, 0.25]] * 2}) for score in SCORES),
+        *((score, {"probabilities": [[2.0, -1.0]] * 2}) for score in SCORES),
     ],
-    *[
-        (losses, {"probabilities": PROBABILITIES, "labels": labels}, message)
+    "temperature": [(neighbourhood_density, {"probabilities": CERTAIN, "temperature": t}) for t in (0.0, np.inf)],
+    "chunk": [(neighbourhood_density, {"probabilities": CERTAIN, "chunk": 0})],
+    "labels": [
+        (losses, {"probabilities": PROBABILITIES, "labels": labels})
         for losses in (classification_errors, cross_entropies)
-        for labels, message in (
-            ([1, 2, 3], "codes from 0 to 2, got 1 to 3"),
-            ([1, 2], r"labels must have shape \(3,\)"),
-        )
+        for labels in ([1, 2, 3], [1, 2])
     ],
-    (deep_embedded_score, {"losses": [1.0, 2.0], "ratio": [1.0]}, r"ratio must have shape \(2,\)"),
-    (deep_embedded_score, {"losses": [np.inf], "ratio": [1.0]}, "losses must be finite"),
-    (importance_weighted_score, {"losses": [1.0, 2.0], "weights": [1.0]}, r"weights must have shape \(2,\)"),
-    (importance_weighted_score, {"losses": [-1.0], "weights": [1.0]}, "losses must be finite and at least 0"),
-    (importance_weighted_score, {"losses": [1.0], "weights": [np.nan]}, "weights must be finite"),
-    *[
-        (logistic_ratio, {"source": [[0.0]] * 4, "target": [[0.0]] * 9, "folds": 2} | change, message)
-        for change, message in (
-            ({"source": np.zeros((5, 2)), "target": np.zeros((5, 3))}, "source has 2 columns and target has 3"),
-            ({"target": [[np.nan]]}, "target holds NaN"),
-            ({"folds": 1}, "folds must be at least 2 and at most 4, got 1"),
-            ({"folds": 5}, "folds must be at least 2 and at most 4, got 5"),
-            ({"strength": 0.0}, "strength must be a finite number above 0"),
-            ({"strength": np.nan}, "strength must be a finite number above 0"),
-        )
+    "losses": [
+        (deep_embedded_score, {"losses": [np.inf], "ratio": [1.0]}),
+        (importance_weighted_score, {"losses": [-1.0], "weights": [1.0]}),
     ],
-    (importance_weights, {"ratio": [1.0], "largest": 0.5}, "largest must be at least 1"),
-    (importance_weights, {"ratio": [1.0], "largest": np.nan}, "largest must be at least 1"),
-    (importance_weights, {"ratio": [0.0, 0.0]}, "ratio is zero in every row"),
-    *[
-        (balancing_choice, {"predictions": np.eye(2)[:, None], "distances": distances, "error_bound": bound}, message)
-        for distances, bound, message in (
-            ([1.0], 1.0, r"distances must have shape \(2,\)"),
-            ([0.0, 0.0], 1.0, "distances must start above 0"),
-            ([1.0, -1.0], 1.0, "distances must be finite and at least 0"),
-            ([1.0, 0.5], 0.0, "error_bound must be a finite number above 0, got 0"),
-            ([1.0, 0.5], np.nan, "error_bound must be"),
-        )
+    "weights": [(importance_weighted_score, {"losses": [1.0] * len(w), "weights": w[:1]}) for w in ([1, 2], [np.nan])],
+    "ratio": [
+        (deep_embedded_score, {"losses": [1.0, 2.0], "ratio": [1.0]}),
+        (importance_weights, {"ratio": [0.0, 0.0]}),
     ],
-]
+    "largest": [(importance_weights, {"ratio": [1.0], "largest": largest}) for largest in (0.5, np.nan)],
+    "source": [(logistic_ratio, {"source": np.zeros((5, 2)), "target": np.zeros((5, 3))})],
+    "target": [(logistic_ratio, RATIO | {"target": [[np.nan]]})],
+    "folds": [(logistic_ratio, RATIO | {"folds": folds}) for folds in (1, 5)],
+    "strength": [(logistic_ratio, RATIO | {"strength": strength}) for strength in (0.0, np.nan)],
+    "distances": [(balancing_choice, PAIR | {"distances": d}) for d in ([1.0], [0.0, 0.0], [1.0, -1.0])],
+    "error_bound": [(balancing_choice, PAIR | {"error_bound": bound}) for bound in (0.0, np.nan)],
+}
 
 
-@pytest.mark.parametrize(("score", "arguments", "message"), BAD)
-def test_arguments_are_checked(score, arguments, message):
-    with pytest.raises(InvalidInputError, match=message):
-        score(**arguments)
+@pytest.mark.parametrize("name", BAD)
+def test_arguments_are_checked_and_named(name):
+    for score, arguments in BAD[name]:
+        with pytest.raises(InvalidInputError, match=f"^{name} "):
+            score(**arguments)
 
 
-def test_errors_count_wrong_classes():
+def test_losses_by_hand():
     assert classification_errors(probabilities=PROBABILITIES, labels=[0, 1, 1]).tolist() == [0.0, 1.0, 0.0]
     assert classification_errors(probabilities=[[0.5, 0.5]], labels=[0]).tolist() == [0.0]
-
-
-def test_cross_entropies_are_logarithms_of_the_label_s_probability():
     losses = cross_entropies(probabilities=PROBABILITIES, labels=[1, 2, 1])
     assert losses == pytest.approx([np.log(4), np.log(1.6), 0.0])
     assert not np.signbit(losses[2])
-
-
-def test_an_impossible_label_costs_much_but_not_infinity():
-    (loss,) = cross_entropies(probabilities=[[0.0, 1.0]], labels=[0])
-    assert 80.0 < loss < 100.0
-
-
-def test_importance_weighted_by_hand():
+    (impossible,) = cross_entropies(probabilities=[[0.0, 1.0]], labels=[0])
+    assert 80.0 < impossible < 100.0, "an impossible label costs much but not infinity"
     assert importance_weighted_score(losses=[1.0, 2.0, 4.0], weights=[0.5, 0.5, 2.0]) == pytest.approx(-9.5 / 3)
 
 
@@ -147,16 +117,23 @@ def test_it_is_right_on_average_and_varies_less(rng):
     assert np.var(corrected) < 0.7 * np.var(plain)
 
 
-def test_entropy_by_hand():
-    # Entropies log 4, 0 and 1.5 log 2 of four classes.
-    matrix = [[0.25, 0.25, 0.25, 0.25], [0.0, 1.0, 0.0, 0.0], [0.5, 0.25, 0.25, 0.0]]
-    assert negative_entropy(probabilities=matrix) == pytest.approx(-3.5 * np.log(2) / 3)
-
-
-def test_mutual_information_by_hand():
-    # Mean (3/4, 1/4); entropies 0 and log 2.
-    expected = -0.75 * np.log(0.75) - 0.25 * np.log(0.25) - np.log(2) / 2
-    assert mutual_information(probabilities=[[1.0, 0.0], [0.5, 0.5]]) == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("score", "matrix", "expected"),
+    [
+        # Entropies log 4, 0 and 1.5 log 2 of four classes.
+        (negative_entropy, [[0.25] * 4, [0.0, 1.0, 0.0, 0.0], [0.5, 0.25, 0.25, 0.0]], -3.5 * np.log(2) / 3),
+        # Mean (3/4, 1/4); entropies 0 and log 2.
+        (mutual_information, MIXED, -0.75 * np.log(0.75) - 0.25 * np.log(0.25) - np.log(2) / 2),
+        # Gram matrix of the rows: eigenvalues whose roots sum to sqrt(trace + 2 sqrt(det)).
+        (nuclear_norm, MIXED, np.sqrt(1.5 + 2 * np.sqrt(0.25)) / 2),
+        (nuclear_norm, np.eye(4), 1.0),
+        # Classes 3 and 1 times.
+        (nuclear_norm, np.eye(2)[[0, 0, 0, 1]], (np.sqrt(3) + 1) / np.sqrt(8)),
+        (nuclear_norm, np.eye(5)[:2], 1.0),
+    ],
+)
+def test_scores_by_hand(score, matrix, expected):
+    assert score(probabilities=matrix) == pytest.approx(expected)
 
 
 def test_entropy_cannot_see_a_collapse_and_mutual_information_can():
@@ -165,22 +142,6 @@ def test_entropy_cannot_see_a_collapse_and_mutual_information_can():
     assert not np.signbit(negative_entropy(probabilities=collapsed))
     assert mutual_information(probabilities=collapsed) == 0.0
     assert mutual_information(probabilities=balanced) == pytest.approx(np.log(2))
-
-
-def test_nuclear_norm_by_hand():
-    # Gram matrix of the rows (1, 0), (1/2, 1/2): eigenvalues whose roots sum to sqrt(trace + 2 sqrt(det)).
-    expected = np.sqrt(1.5 + 2 * np.sqrt(0.25)) / 2
-    assert nuclear_norm(probabilities=[[1.0, 0.0], [0.5, 0.5]]) == pytest.approx(expected)
-
-
-def test_two_numbers_of_classes_and_unequal_shares():
-    assert nuclear_norm(probabilities=np.eye(4)) == pytest.approx(1.0)
-    # Classes 3 and 1 times: (sqrt 3 + 1) / sqrt 8.
-    assert nuclear_norm(probabilities=np.eye(2)[[0, 0, 0, 1]]) == pytest.approx((np.sqrt(3) + 1) / np.sqrt(8))
-
-
-def test_fewer_rows_than_classes_can_reach_1():
-    assert nuclear_norm(probabilities=np.eye(5)[:2]) == pytest.approx(1.0)
 
 
 def by_definition(matrix, temperature):
@@ -218,33 +179,25 @@ def models(*shares):
 
 
 @pytest.mark.parametrize(
-    ("shares", "distances", "choice"),
+    ("shares", "distances", "bound", "choice"),
     [
         # With D_0 = 1 and B = 1 a difference of 4 D_j is allowed.
-        pytest.param([1.0, 1.0, 1.0], [1.0, 0.5, 0.0], 2, id="no disagreement"),
-        pytest.param([0.0, 0.5, 1.0], [1.0, 0.125, 0.1], 2, id="exactly what is allowed"),
-        pytest.param([0.0, 0.5, 1.0], [1.0, 0.12, 0.1], 1, id="just more"),
-        pytest.param([0.0, 0.0, 0.5, 0.2], [1.0, 0.1, 0.1, 0.1], 3, id="the last that agrees, also after one that not"),
-        pytest.param([0.0, 0.5, 1.0, 1.0], [1.0, 0.1, 0.1, 0.1], 1, id="one earlier model is enough to reject"),
-        pytest.param([0.3], [1.0], 0, id="one model"),
+        pytest.param([1.0, 1.0, 1.0], [1.0, 0.5, 0.0], 1.0, 2, id="no disagreement"),
+        pytest.param([0.0, 0.5, 1.0], [1.0, 0.125, 0.1], 1.0, 2, id="exactly what is allowed"),
+        pytest.param([0.0, 0.5, 1.0], [1.0, 0.12, 0.1], 1.0, 1, id="just more"),
+        pytest.param([0.0, 0.0, 0.5, 0.2], [1.0, 0.1, 0.1, 0.1], 1.0, 3, id="the last, also after one that disagrees"),
+        pytest.param([0.0, 0.5, 1.0, 1.0], [1.0, 0.1, 0.1, 0.1], 1.0, 1, id="one earlier model is enough to reject"),
+        pytest.param([0.3], [1.0], 1.0, 0, id="one model"),
+        # B / D_0 small: allowed is 2 D_0 and a little.
+        pytest.param([0.0, 1.0, 1.0], [0.4, 0.4, 0.4], 0.01, 0, id="only the first is left"),
+        pytest.param([0.0, 1.0, 1.0], [0.4, 0.4, 0.4], 1.0, 2, id="a larger bound"),
+        # (2 + 2 B / D_0) D_1 = 0.25 + 0.5 B, against a difference of 0.5.
+        pytest.param([0.0, 0.0, 0.5], [0.5, 0.125, 0.0], 0.5, 2, id="the bound in units of the first distance"),
+        pytest.param([0.0, 0.0, 0.5], [0.5, 0.125, 0.0], 0.49, 1, id="just less"),
     ],
 )
-def test_balancing_by_hand(shares, distances, choice):
-    assert balancing_choice(predictions=models(*shares), distances=distances) == choice
-
-
-def test_the_first_model_is_left_where_no_other_is_allowed():
-    # B / D_0 small: allowed is 2 D_0 and a little.
-    stack = models(0.0, 1.0, 1.0)
-    assert balancing_choice(predictions=stack, distances=[0.4, 0.4, 0.4], error_bound=0.01) == 0
-    assert balancing_choice(predictions=stack, distances=[0.4, 0.4, 0.4], error_bound=1.0) == 2
-
-
-def test_the_bound_counts_in_units_of_the_first_distance():
-    # (2 + 2 B / D_0) D_1 = 0.25 + 0.5 B, against a difference of 0.5.
-    stack, distances = models(0.0, 0.0, 0.5), [0.5, 0.125, 0.0]
-    assert balancing_choice(predictions=stack, distances=distances, error_bound=0.5) == 2
-    assert balancing_choice(predictions=stack, distances=distances, error_bound=0.49) == 1
+def test_balancing_by_hand(shares, distances, bound, choice):
+    assert balancing_choice(predictions=models(*shares), distances=distances, error_bound=bound) == choice
 
 
 def test_differences_are_means_over_the_rows():
@@ -254,7 +207,6 @@ def test_differences_are_means_over_the_rows():
     assert balancing_choice(predictions=[first, first, second], distances=[1.0, 0.124, 0.0]) == 1
 
 
-SCORES = (negative_entropy, mutual_information, nuclear_norm, neighbourhood_density)
 CLASSES = st.integers(2, 4)
 SLACK = 1e-12
 every_score = pytest.mark.parametrize("score", SCORES, ids=lambda score: score.__name__)
@@ -372,17 +324,15 @@ def test_logistic_ratio_recovers_that_of_two_normals(normals):
     assert np.abs(ratio - truth).mean() < 0.05
 
 
-def test_the_ratio_does_not_depend_on_the_sizes_of_the_samples(normals):
+def test_the_ratio_does_not_depend_on_sizes_and_scales(normals):
     source, target, truth = normals
     few = logistic_ratio(source=source, target=target[:400])
     assert few.mean() == pytest.approx(1.0, abs=0.1)
     assert np.abs(few - truth).mean() < 0.1
-
-
-def test_weighted_source_means_become_target_means(normals):
-    source, target, _ = normals
-    weights = importance_weights(ratio=logistic_ratio(source=source, target=target))
-    assert (weights * source[:, 0]).mean() == pytest.approx(0.5, abs=0.05)
+    ratio = logistic_ratio(source=source, target=target)
+    assert logistic_ratio(source=1e-4 * source, target=1e-4 * target) == pytest.approx(ratio, rel=1e-3)
+    weights = importance_weights(ratio=ratio)
+    assert (weights * source[:, 0]).mean() == pytest.approx(0.5, abs=0.05), "source means become target means"
     assert (weights * source[:, 0] ** 2).mean() == pytest.approx(1.25, abs=0.1)
 
 
@@ -391,12 +341,6 @@ def test_rows_are_judged_by_classifiers_that_have_not_seen_them(rng):
     source, target = rng.normal(size=(60, 120)), rng.normal(size=(60, 120))
     ratio = logistic_ratio(source=source, target=target, strength=100.0)
     assert 0.3 < (ratio > 1.0).mean() < 0.7
-
-
-def test_columns_of_any_scale_count_alike(normals):
-    source, target, _ = normals
-    ratio = logistic_ratio(source=source, target=target)
-    assert logistic_ratio(source=1e-4 * source, target=1e-4 * target) == pytest.approx(ratio, rel=1e-3)
 
 
 def test_sparse_features_give_the_same_ratio(rng):

@@ -122,10 +122,11 @@ def test_seeds_are_kept(samples):
     assert (first.by_chance != other.by_chance).any()
 
 
-def test_one_odd_value_does_not_rule_the_scale(rng):
+def test_one_odd_value_does_not_rule_the_scale_and_huge_ones_do_not_overflow(rng):
     rows = rng.random((1000, 1))
     rows[0] = 1e12
     assert 0.4 < unit_interval(rows).mean() < 0.6
+    assert unit_interval(np.array([[-1.7e308], [0.0], [1.7e308]]))[:, 0].tolist() == [0.0, 0.5, 1.0]
 
 
 @pytest.mark.parametrize(("value", "scaled"), [(4.0, [1.0, 0.0]), (-4.0, [0.0, 1.0])])
@@ -133,10 +134,6 @@ def test_a_rare_value_is_scaled_by_its_range(value, scaled):
     rows = np.zeros((1000, 1))
     rows[0] = value
     assert unit_interval(rows)[:2, 0].tolist() == scaled
-
-
-def test_huge_numbers_do_not_overflow():
-    assert unit_interval(np.array([[-1.7e308], [0.0], [1.7e308]]))[:, 0].tolist() == [0.0, 0.5, 1.0]
 
 
 def found(source, target, **options):
@@ -163,7 +160,7 @@ def test_samples_far_apart_are_told_apart(rng, rows):
     assert result.auc == pytest.approx(1.0, abs=0.01)
     assert result.proxy_a_distance == pytest.approx(2.0 * (1.0 - 2.0 * result.error))
     assert result.proxy_a_distance > 1.9
-    assert result.p_value < 1e-9
+    assert result.p_value < 1e-6
     assert result.features[0][0] == "x1"
     assert result.features[0][1] > 0.3
 
@@ -199,13 +196,8 @@ def test_missing_values_and_categories_tell_too(rng, rows):
     result = found(table(0.0, [0.8, 0.1, 0.1]), table(0.6, [0.1, 0.8, 0.1]))
     assert result.auc > 0.85
     assert {name for name, _ in result.features[:2]} == {"number", "word"}
-
-
-@pytest.mark.parametrize("rows", [60, 300])
-def test_a_feature_that_one_sample_lacks_tells_all(rng, rows):
-    source = pd.DataFrame({"a": rng.random(rows), "b": rng.random(rows)})
-    result = found(source, source.assign(b=np.nan))
-    assert result.auc == 1.0
+    source = table(0.0, [0.8, 0.1, 0.1])
+    assert found(source, source.assign(noise=np.nan)).auc == 1.0
 
 
 def test_many_categories_are_no_fault(rng):
@@ -229,10 +221,10 @@ def test_rows_are_drawn_evenly_and_seeds_are_kept(rng):
     assert first.auc != other.auc
 
 
-def test_the_p_value_is_about_uniform_where_nothing_shifted(rng):
-    p_values = [found(rng.normal(size=(40, 3)), rng.normal(size=(40, 3))).p_value for _ in range(100)]
-    assert stats.kstest(p_values, "uniform").pvalue > 0.005
-    assert np.mean(np.array(p_values) <= 0.05) <= 0.12
+def test_where_nothing_shifted_small_p_values_are_as_rare_as_they_say(rng):
+    p_values = np.array([found(rng.normal(size=(40, 3)), rng.normal(size=(40, 3))).p_value for _ in range(100)])
+    assert np.mean(p_values <= 0.05) <= 0.05
+    assert 0.05 <= np.mean(p_values <= 0.25) <= 0.3
 
 
 def test_guessing_has_no_negative_distance(rng):

@@ -15,7 +15,7 @@ from momentalign.paper.sentiment import sentiment_page
 
 HOSTILE = "<script>alert('x')</script>\"&"
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
-FIGURES = {"artificial": 47, "overpenalization": 2, "digits": 84, "sentiment": 12, "sensitivity": 4}
+FIGURES = {"artificial": 46, "overpenalization": 2, "digits": 84, "sentiment": 12, "sensitivity": 4}
 
 
 @pytest.fixture(params=FIGURES)

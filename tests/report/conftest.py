@@ -8,10 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.datasets import load_wine
 
+import momentalign as ma
 from momentalign.paper.tables import DIGITS
+from momentalign.workflow.model import TableModel
 
 HIDDEN, CLASSES, ROWS, ORDERS = 15, 3, 639, 5
 DIGIT_METHODS = {"cnn": "CNN", "coral": "CORAL", "cmd": "CMD", "cv-cmd": "CV-CMD"}
@@ -205,3 +209,22 @@ def overpenalization_result() -> dict[str, Any]:
 def digits_result() -> Callable[..., dict[str, Any]]:
     """Make a result of the experiment on digits: ``digits_result(*methods, tasks=..., shown=..., placed=...)``."""
     return make_digits
+
+
+@pytest.fixture(scope="session")
+def wines() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Half of the wines, and the others as instruments that read differently see them."""
+    frame, codes = load_wine(return_X_y=True, as_frame=True)
+    random = np.random.default_rng(0)
+    order = random.permutation(len(frame))
+    frame["grape"] = np.array(["barolo", "grignolino", "barbera"])[codes.to_numpy()]
+    numbers = frame.columns[:13]
+    shifted = frame.copy()
+    shifted[numbers] *= random.uniform(0.8, 1.25, 13)
+    shifted[numbers] += frame[numbers].std() * random.normal(0, 0.7, 13)
+    return frame.iloc[order[:89]], shifted.iloc[order[89:]]
+
+
+@pytest.fixture(scope="session")
+def portfolio_of_wines(wines: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
+    return ma.fit(*wines, label="grape", target_label="grape")

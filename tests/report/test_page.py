@@ -66,6 +66,44 @@ def test_cells_with_values_sort_as_numbers_and_stand_right():
     assert heads == [("", "name"), (' class="figure"', "value"), (' class="figure"', "other")]
 
 
+def drawn(track: parts.Track, low: float = 0.0, high: float = 2.0) -> list[dict[str, str]]:
+    """The shapes of a track in a table, as their attributes."""
+    axis = parts.Axis("values", low, high, "{:g}".format)
+    part = parts.table("t", ["name", axis], [[parts.Cell("a"), parts.Cell("", track=track)]])
+    (cell,) = re.findall(r'<td class="drawn">(.*?)</td>', part, re.S)
+    return [dict(re.findall(r'([\w-]+)="([^"]*)"', shape)) for shape in re.findall(r"<((?:rect|line|svg x).*?)>", cell)]
+
+
+def test_a_track_draws_its_values_on_the_axis_of_its_column():
+    shapes = drawn(parts.Track([(1.0, "ma-mann")], (0.5, 1.5), [(2.0, "target"), (None, "source"), (9.0, "limit")]))
+    (bar,) = [shape for shape in shapes if "ma-bar" in shape.get("class", "")]
+    assert (bar["x"], bar["width"]) == ("0.0%", "50.0%")
+    assert {(one["x1"], one["x2"]) for one in shapes if one.get("class") == "ma-whisker"} == {
+        ("25.0%", "75.0%"),
+        ("25.0%", "25.0%"),
+        ("75.0%", "75.0%"),
+    }
+    assert [one["x"] for one in shapes if one.get("y") == "50%"] == ["100.0%", "100.0%"], (
+        "what lies beyond is at the end"
+    )
+    (negative,) = [one for one in drawn(parts.Track([(-1.0, "ma-nn")]), -2.0) if "ma-bar" in one.get("class", "")]
+    assert (negative["x"], negative["width"]) == ("25.0%", "25.0%")
+    nothing, two = (
+        [one for one in drawn(parts.Track([(0.0, "a"), (value, "b")])) if "ma-bar" in one.get("class", "")]
+        for value in (0.0, 2.0)
+    )
+    assert all(float(one["width"].rstrip("%")) > 0 for one in nothing), "a bar of no length is a hair wide"
+    assert two[0]["y"] != two[1]["y"]
+
+
+def test_an_axis_has_few_round_labels_and_a_name_for_a_screen_reader():
+    axis = parts.Axis(HOSTILE, 0.0, 1.0, "{:.0%}".format)
+    assert axis.ticks == [(0.0, "0%"), (0.5, "50%"), (1.0, "100%")]
+    part = parts.table("t", ["name", axis], [[parts.Cell("a"), parts.Cell("", track=parts.Track())]])
+    assert "&lt;script&gt;" in part
+    assert "<script" not in part
+
+
 def test_only_tables_that_can_be_sorted_have_buttons():
     assert "<button" not in parts.table("t", ["a"], [[parts.Cell("1")]], sortable=False)
     assert "<button" in parts.table("t", ["a"], [])

@@ -11,12 +11,10 @@ from scipy.stats import gaussian_kde
 
 from momentalign.report.svg import (
     NARROWEST,
-    BarGroup,
     Frame,
     Picture,
     area,
     axes,
-    bars,
     clipped,
     density,
     density_panel,
@@ -78,48 +76,6 @@ def test_a_standalone_picture_is_an_svg_file_with_its_style():
     assert "prefers-color-scheme: dark" in (root[0].text or "")
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == ["<b>", "one", "<five>", "x & y", "y"]
-
-
-def lengths(picture: Picture, css: str) -> list[float]:
-    return [float(length) for length in re.findall(rf'ma-bar {css}" d="M[\d. ]+h([\d.]+)', picture.content)]
-
-
-def written(picture: Picture) -> list[str]:
-    return re.findall(r">([+-]?\d\.\d+)<", picture.content)
-
-
-def test_bars_are_as_long_as_their_values_and_say_them():
-    picture = bars([BarGroup("1", [0.4, 0.2]), BarGroup("2", [0.1, 0.0])], css=("ma-nn", "ma-mann"), title="title")
-    before, after = lengths(picture, "ma-nn"), lengths(picture, "ma-mann")
-    assert before[1] == pytest.approx(before[0] / 4, abs=0.1)
-    assert after == pytest.approx([before[0] / 2, 1], abs=0.1)
-    assert written(picture) == ["0.4000", "0.2000", "0.1000", "0.0000"]
-
-
-def test_bars_below_zero_go_to_the_left():
-    picture = bars(
-        [BarGroup("up", [0.5]), BarGroup("down", [-1.0])], css=["ma-target"], title="t", write="{:+.1f}".format
-    )
-    corners = [float(x) for x in re.findall(r'ma-bar ma-target" d="M([\d.]+) ', picture.content)]
-    up, down = lengths(picture, "ma-target")
-    assert down == pytest.approx(2 * up, abs=0.2)
-    assert corners[1] + down == pytest.approx(corners[0], abs=0.2)
-    assert written(picture) == ["+0.5", "-1.0"]
-
-
-def test_a_limit_is_a_stroke_on_the_scale_of_the_bars():
-    picture = bars([BarGroup("1", [0.5], 1.0), BarGroup("2", [1.0], 0.5)], css=["ma-target"], title="t")
-    strokes = [float(x) for x in re.findall(r'ma-median ma-source" d="M([\d.]+) ', picture.content)]
-    corner = float(re.findall(r'ma-bar ma-target" d="M([\d.]+) ', picture.content)[0])
-    assert np.subtract(strokes, corner) == pytest.approx(lengths(picture, "ma-target")[::-1], abs=0.2)
-    values = [float(x) for x in re.findall(r'x="([\d.]+)" y="[\d.]+" text-anchor="start"', picture.content)]
-    assert min(np.subtract(values, strokes)) > 0  # A value covers no stroke.
-
-
-def test_bars_of_zeros_and_long_names_can_be_drawn():
-    content = bars([BarGroup("<" * 50, [0.0])], css=["ma-nn"], title="title").content
-    assert "nan" not in content
-    assert f">{'&lt;' * 17}…<" in content
 
 
 def test_densities_of_both_domains_peak_where_their_points_are():

@@ -36,7 +36,7 @@ def test_theorem_2_up_to_the_root_of_two_in_the_cross_variances():
 
 
 def test_theorem_2_where_the_monomials_are_too_many_to_list():
-    source, target = samples(12, rows=(400, 300))
+    source, target = samples(10, rows=(120, 90))
     expected = cmd(source, target, n_moments=5, cross=5)
     assert cmd_by_definition(source, target, 5) == pytest.approx(expected, rel=1e-7)
 

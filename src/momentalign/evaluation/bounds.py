@@ -114,21 +114,18 @@ class BoundReport:
         return "\n".join([*lines, self.conclusion])
 
     def _repr_html_(self) -> str:
-        from momentalign.report.notebook import card, plain_table
-        from momentalign.report.page import Cell
+        from momentalign.report.notebook import card
+        from momentalign.report.page import Columns, number_cell, records_table
 
-        rows = [
-            [
-                Cell(row.name),
-                Cell("?" if row.value is None else f"{row.value:.3f}", row.value),
-                Cell(row.kind),
-                Cell(row.words),
-            ]
-            for row in self.rows
-        ]
+        columns: Columns = {
+            "Quantity": lambda row: row.name,
+            "Value": lambda row: number_cell(row.value, "{:.3f}".format),
+            "Kind": lambda row: row.kind,
+            "What it is": lambda row: row.words,
+        }
         caption = f"Bounds hold together with probability {self.confidence:g}"
-        columns = ["Quantity", "Value", "Kind", "What it is"]
-        return card("Target error, row by row", self.conclusion, parts=[plain_table(caption, columns, rows)])
+        listed = records_table(caption, self.rows, columns, sortable=False)
+        return card("Target error, row by row", self.conclusion, parts=[listed])
 
     def to_frame(self) -> DataFrame:
         """Return the rows as a pandas DataFrame."""

@@ -27,6 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special
 
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
+from momentalign.evaluation.features import ks_distance
 from momentalign.validation import Floats, check_probabilities, naming
 
 __all__ = [
@@ -282,7 +283,7 @@ def _disagreement(predictions: Predictions, estimates: _Estimates) -> str | None
         moved.append(float(abs(drawn.likelihood - drawn.black_box - difference).sum() / 2.0))
     allowed = min(max(_SAME, 1.5 * float(np.quantile(moved, 0.95))), _LARGEST_DIFFERENCE)
     if apart > allowed:
-        return f"maximum likelihood and black-box estimation differ by {apart:.0%}, more than by chance"
+        return f"maximum likelihood and black-box estimation differ by {100 * apart:.0f} %, more than by chance"
     return None
 
 
@@ -295,10 +296,7 @@ def _inconsistency(predictions: Predictions, shares: Floats) -> str | None:
     weights = (shares / np.maximum(prior, 1e-12))[predictions.codes]
     confidence, other = predictions.source.max(axis=1), np.sort(predictions.target.max(axis=1))
     order = np.argsort(confidence)
-    below = np.append(0.0, np.cumsum(weights[order])) / weights.sum()
-    grid = np.concatenate([confidence, other])
-    source = below[np.searchsorted(confidence[order], grid, side="right")]
-    distance = float(abs(source - np.searchsorted(other, grid, side="right") / len(other)).max())
+    distance = ks_distance(confidence[order], other, weights[order])
     rows = weights.sum() ** 2 / (weights @ weights)
     if distance > max(1.36 * np.sqrt(1.0 / rows + 1.0 / len(other)), 0.03):
         return f"the model's confidence changed by more than shares explain (distance {distance:.2f})"

@@ -34,6 +34,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,34 +139,26 @@ def _compare(samples: Samples, name: str) -> tuple[FeatureChange, dict[str, floa
     counts = [int(gone.sum()) for gone in absent]
     source, target = (side[~gone] for side, gone in zip(sides, absent, strict=True))
     change: CategoryChange | NumberChange
-    own: dict[str, Any]
     if kind == "category":
         change = compare_categories(source, target)
-        own = {"new": change.new, "gone": change.gone}
         shape = main_levels(change.levels) if change.levels else None
+        found: dict[str, Any] = {"new": change.new, "gone": change.gone}
         aspects = {"categories": 0.0}
     else:
         source, target = np.sort(source), np.sort(target)
         change = compare_numbers(source, target)
-        own = {field: getattr(change, field) for field in _MEANS_AND_DEVIATIONS}
         shape = histogram(source, target)
-        aspects = {"location": change.location_p, "spread": change.spread_p, "shape": change.shape_p}
+        found = change._asdict()
+        aspects = found.pop("aspects")
     rows = len(sides[0]), len(sides[1])
+    found |= {"name": name, "kind": kind, "shape": shape, "distance": change.distance, "p_value": change.p_value}
     feature = FeatureChange(
-        name=name,
-        kind=kind,
-        distance=change.distance,
-        p_value=change.p_value,
+        **found,
         missing_source=counts[0] / rows[0],
         missing_target=counts[1] / rows[1],
         missing_p_value=proportions_p_value(counts[0], rows[0], counts[1], rows[1]) if any(counts) else math.nan,
-        shape=shape,
-        **own,
     )
     return feature, aspects
-
-
-_MEANS_AND_DEVIATIONS = ("mean_source", "mean_target", "mean_shift", "deviation_ratio")
 
 
 def _changed_aspects(aspects: Mapping[str, float], alpha: float) -> list[str]:
@@ -175,19 +168,16 @@ def _changed_aspects(aspects: Mapping[str, float], alpha: float) -> list[str]:
 
 
 class NumberChange(NamedTuple):
-    """How one feature of numbers differs; NaN where a sample has no value."""
+    """How one feature of numbers differs, as in :class:`FeatureChange`; NaN where a sample has no value."""
 
-    distance: float
-    p_value: float
-    mean_source: float
-    mean_target: float
-    mean_shift: float
-    """Target mean minus source mean, in pooled standard deviations."""
-    deviation_ratio: float
-    """Standard deviation of the target over that of the source."""
-    location_p: float
-    spread_p: float
-    shape_p: float
+    distance: float = math.nan
+    p_value: float = math.nan
+    mean_source: float = math.nan
+    mean_target: float = math.nan
+    mean_shift: float = math.nan
+    deviation_ratio: float = math.nan
+    aspects: Mapping[str, float] = MappingProxyType(dict.fromkeys(("location", "spread", "shape"), math.nan))
+    """A p-value for each aspect in which the samples may differ."""
 
 
 def compare_numbers(source: ArrayLike, target: ArrayLike) -> NumberChange:
@@ -204,12 +194,12 @@ def compare_numbers(source: ArrayLike, target: ArrayLike) -> NumberChange:
     Examples
     --------
     >>> change = compare_numbers([0.0, 1.0, 2.0, 3.0], [2.0, 3.0, 4.0, 5.0])
-    >>> change.distance, round(change.mean_shift, 2), change.deviation_ratio, round(change.shape_p, 2)
+    >>> change.distance, round(change.mean_shift, 2), change.deviation_ratio, round(change.aspects["shape"], 2)
     (0.5, 1.55, 1.0, 1.0)
     """
     a, b = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     if not len(a) or not len(b):
-        return NumberChange(*[math.nan] * 9)
+        return NumberChange()
     distance = ks_distance(a, b)
     # Powers of values as large as 1e200 would overflow.
     size = float(max(abs(a[0]), abs(a[-1]), abs(b[0]), abs(b[-1]))) or 1.0
@@ -222,23 +212,32 @@ def compare_numbers(source: ArrayLike, target: ArrayLike) -> NumberChange:
         other.mean * size,
         _ratio(shift, math.sqrt((one.variance + other.variance) / 2)),
         _ratio(math.sqrt(other.variance), math.sqrt(one.variance), nothing=1.0),
-        _two_sided_p(shift, math.sqrt(one.variance / one.rows + other.variance / other.rows)),
-        _spread_p(one, other),
-        _shape_p(a / size, b / size) if one.variance and other.variance else 1.0,
+        {
+            "location": _two_sided_p(shift, math.sqrt(one.variance / one.rows + other.variance / other.rows)),
+            "spread": _spread_p(one, other),
+            "shape": _shape_p(a / size, b / size) if one.variance and other.variance else 1.0,
+        },
     )
 
 
-def ks_distance(source: Floats, target: Floats) -> float:
+def ks_distance(source: Floats, target: Floats, weights: Floats | None = None) -> float:
     """Return the largest difference of two empirical distribution functions; both samples in increasing order.
+
+    The values of the source may have `weights`.
 
     Examples
     --------
     >>> ks_distance(np.array([0.0, 1.0]), np.array([1.0, 2.0]))
     0.5
+    >>> ks_distance(np.array([0.0, 1.0]), np.array([1.0, 2.0]), weights=np.array([3.0, 1.0]))
+    0.75
     """
     values = np.concatenate([source, target])
-    below = [np.searchsorted(sample, values, side="right") / len(sample) for sample in (source, target)]
-    return float(np.abs(below[0] - below[1]).max())
+    below = [np.searchsorted(sample, values, side="right") for sample in (source, target)]
+    shares = below[0] / len(source)
+    if weights is not None:
+        shares = np.append(0.0, np.cumsum(weights))[below[0]] / weights.sum()
+    return float(np.abs(shares - below[1] / len(target)).max())
 
 
 def ks_p_value(distance: float, rows: int, other_rows: int) -> float:

@@ -105,9 +105,10 @@ def read_samples(X_source: Any, X_target: Any, feature_names: Sequence[str] | No
     >>> samples.kinds, samples.target.rows
     ({'age': 'number', 'income': 'number'}, 9)
     """
-    given = {"X_source": _as_table(X_source, "X_source"), "X_target": _as_table(X_target, "X_target")}
-    names = _column_names(given, feature_names)
-    source, target = (_read_sample(X, names[argument], argument) for argument, X in given.items())
+    given = {"X_source": X_source, "X_target": X_target}
+    tables, own = zip(*(_as_table(X, argument) for argument, X in given.items()), strict=True)
+    names = _column_names(tables, own, feature_names)
+    source, target = map(_read_sample, tables, names, given)
     common = [name for name in source.kinds if name in target.kinds]
     if not common:
         first, second = (quoted(list(sample.kinds), 5) for sample in (source, target))
@@ -152,11 +153,14 @@ def missing(values: Values) -> NDArray[np.bool_]:
     return np.array([value is None for value in values.tolist()], dtype=bool)
 
 
-def _as_table(X: Any, argument: str) -> Any:
-    """Return a frame, a sparse matrix or an array of two dimensions with enough rows."""
+def _as_table(X: Any, argument: str) -> tuple[Any, list[str] | None]:
+    """Return a frame or a sparse matrix with enough rows, and the names of its columns if it has some."""
+    import pandas as pd
+
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
-    if not (sparse.issparse(X) or _is_frame(X)):
+    named = hasattr(X, "iloc") and hasattr(X, "columns")
+    if not (named or sparse.issparse(X)):
         try:
             X = np.ma.filled(X, np.nan) if np.ma.isMaskedArray(X) else np.asarray(X)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -173,51 +177,49 @@ def _as_table(X: Any, argument: str) -> Any:
         raise InvalidInputError(
             f"{argument} has {X.shape[0]} rows, but a comparison needs at least {FEWEST_ROWS}; give more rows."
         )
-    return X
+    if named:
+        names = [str(name) for name in X.columns]
+        refuse_duplicates(names, argument)
+        return X, names
+    return (X if sparse.issparse(X) else pd.DataFrame(X)), None
 
 
-def _is_frame(X: Any) -> bool:
-    return hasattr(X, "iloc") and hasattr(X, "columns")
-
-
-def _column_names(given: Mapping[str, Any], feature_names: Sequence[str] | None) -> dict[str, list[str]]:
+def _column_names(
+    tables: Sequence[Any], own: Sequence[list[str] | None], feature_names: Sequence[str] | None
+) -> list[list[str]]:
     """Return the names of each table's columns; arrays take those of the other table, or x0, x1, ..."""
-    names = {argument: [str(name) for name in X.columns] for argument, X in given.items() if _is_frame(X)}
-    for argument, own in names.items():
-        refuse_duplicates(own, argument)
-    if len(names) == 2:
+    known = [names for names in own if names is not None]
+    if len(known) == 2:
         if feature_names is not None:
             raise InvalidInputError("feature_names names the columns of arrays, but both tables have names; omit it.")
-        return names
-    width, other_width = (X.shape[1] for X in given.values())
+        return known
+    width, other_width = (X.shape[1] for X in tables)
     if width != other_width:
         raise InvalidInputError(
             f"X_source has {width} columns and X_target has {other_width}; give both the same features, or tables "
             "with names to match them by."
         )
-    default = next(iter(names.values()), [f"x{index}" for index in range(width)])
+    default = known[0] if known else [f"x{index}" for index in range(width)]
     chosen = default if feature_names is None else [str(name) for name in feature_names]
     if len(set(chosen)) != width or len(chosen) != width:
         raise InvalidInputError(
             f"feature_names must be {width} different names, one per column, got {len(chosen)}: {quoted(chosen, 5)}."
         )
-    return {argument: names.get(argument, chosen) for argument in given}
+    return [names or chosen for names in own]
 
 
 def _read_sample(X: Any, names: Sequence[str], argument: str) -> Sample:
     if sparse.issparse(X):
-        columns = SparseColumns(X, names)
-        _refuse_infinite(columns.matrix.data, "a column", argument)
-        return Sample(columns.matrix.shape[0], dict.fromkeys(names, "number"), columns)
-    typed = {
-        name: _frame_column(X.iloc[:, index]) if _is_frame(X) else _array_column(X[:, index])
-        for index, name in enumerate(names)
-    }
-    for name, (kind, values) in typed.items():
-        if kind != "category":
-            _refuse_infinite(values, f"column {name!r}", argument)
-    kinds = {name: kind for name, (kind, _) in typed.items()}
-    return Sample(X.shape[0], kinds, {name: values for name, (_, values) in typed.items()})
+        matrix = SparseColumns(X, names)
+        _refuse_infinite(matrix.matrix.data, "a column", argument)
+        return Sample(matrix.matrix.shape[0], dict.fromkeys(names, "number"), matrix)
+    kinds: dict[str, Kind] = {}
+    columns = {}
+    for index, name in enumerate(names):
+        kinds[name], columns[name] = _read_column(X.iloc[:, index])
+        if kinds[name] != "category":
+            _refuse_infinite(columns[name], f"column {name!r}", argument)
+    return Sample(X.shape[0], kinds, columns)
 
 
 def _refuse_infinite(values: Values, column: str, argument: str) -> None:
@@ -225,15 +227,7 @@ def _refuse_infinite(values: Values, column: str, argument: str) -> None:
         raise InvalidInputError(f"{column} of {argument} holds infinite values; make them NaN or finite.")
 
 
-def _array_column(values: Values) -> tuple[Kind, Values]:
-    if values.dtype.kind in "biuf":
-        return "number", np.ascontiguousarray(values, dtype=np.float64)
-    import pandas as pd
-
-    return _frame_column(pd.Series(values))
-
-
-def _frame_column(column: Any) -> tuple[Kind, Values]:
+def _read_column(column: Any) -> tuple[Kind, Values]:
     kind = kind_of(column)
     if kind == "number":
         return "number", column_numbers(column)

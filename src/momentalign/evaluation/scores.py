@@ -21,10 +21,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import entr, logsumexp
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from momentalign.errors import InvalidInputError
 from momentalign.validation import (
@@ -101,6 +97,11 @@ def logistic_ratio(
     >>> bool(abs(ratio - 1).max() < 0.2)
     True
     """
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
     source, target = check_features(source, "source"), check_features(target, "target")
     if source.shape[1] != target.shape[1]:
         raise InvalidInputError(

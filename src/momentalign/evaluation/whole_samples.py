@@ -219,7 +219,9 @@ def tell_apart(samples: Samples, *, most_rows: int = 10_000, random_state: int =
     At most `most_rows` rows of each sample, the same number of both, in five folds. Gradient-boosted trees, which see
     spreads, shapes and features that depend on each other differently; a logistic regression where there are fewer than
     200 rows or more than 200 features. The interval of the area under the curve is that of Hanley and McNeil (Radiology
-    143, 1982), its p-value that of the rank-sum test, both for the mean of the folds.
+    143, 1982), its p-value that of the rank-sum test, both for the mean of the folds. Folds share training rows, so
+    that their areas vary together; the variances are corrected as by C. Nadeau and Y. Bengio (Inference for the
+    generalization error, Machine Learning 52, 2003).
 
     Examples
     --------
@@ -271,8 +273,9 @@ def area_error(area: float, rows: int, other_rows: int) -> float:
 def _summary(name: str, size: int, folds: Sequence[_Fold]) -> DomainClassifier:
     auc = float(np.mean([area_under_curve(fold.scores, fold.domain) for fold in folds]))
     sizes = [(int((fold.domain == 0).sum()), int((fold.domain == 1).sum())) for fold in folds]
-    error = math.sqrt(sum(area_error(auc, *pair) ** 2 for pair in sizes)) / len(folds)
-    guessing = math.sqrt(sum((a + b + 1) / (12 * a * b) for a, b in sizes)) / len(folds)
+    shared = math.sqrt(1.0 + len(folds) / (len(folds) - 1))
+    error = shared * math.sqrt(sum(area_error(auc, *pair) ** 2 for pair in sizes)) / len(folds)
+    guessing = shared * math.sqrt(sum((a + b + 1) / (12 * a * b) for a, b in sizes)) / len(folds)
     wrong = float(np.mean(np.concatenate([(fold.scores > 0) != fold.domain for fold in folds])))
     features = dict.fromkeys(feature for fold in folds for feature in fold.drops)
     drops = [(feature, float(np.mean([fold.drops.get(feature, 0.0) for fold in folds]))) for feature in features]

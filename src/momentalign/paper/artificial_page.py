@@ -28,16 +28,21 @@ from momentalign.paper.pages import (
 )
 from momentalign.paper.tables import count_text
 from momentalign.report.page import (
+    PAPER,
+    Axis,
     Bar,
     Cell,
     Choice,
     Fact,
     Section,
     Sign,
+    Track,
+    definitions,
     domains_key,
     figure,
     heading,
     key,
+    number_cell,
     p_value_text,
     percent,
     picker,
@@ -48,11 +53,9 @@ from momentalign.report.page import (
     toggles,
 )
 from momentalign.report.svg import (
-    BarGroup,
     Frame,
     Picture,
     axes,
-    bars,
     density_panel,
     group,
     line,
@@ -275,17 +278,23 @@ def _orders(result: Result) -> list[Markup]:
     """The terms of the discrepancy before and after."""
     before, after = (result["shown"][name]["cmd_terms"] for name in NAMES)
     names = ["1, mean", "2, variance", *(str(order) for order in range(3, len(before) + 1))][: len(before)]
-    title = "Terms of the central moment discrepancy by order: " + "; ".join(
-        f"order {name}: {a:.4f} before, {b:.4f} after" for name, a, b in zip(names, before, after, strict=True)
-    )
     lead = (
         "The discrepancy is a sum over orders: the difference of means first, then of central moments about each mean."
     )
+    write = "{:.4f}".format
+    rows = [
+        [
+            Cell(name),
+            Cell("", track=Track([(a, "ma-nn"), (b, "ma-mann")])),
+            number_cell(a, write),
+            number_cell(b, write),
+        ]
+        for name, a, b in zip(names, before, after, strict=True)
+    ]
     signs = [Sign(path("M2 2h20v10h-20z", f"ma-bar ma-{name}"), long) for name, long in NAMES.items()]
-    caption = f"Sum {sum(before):.3f} without alignment, {sum(after):.3f} with it"
-    groups = [BarGroup(name, pair) for name, *pair in zip(names, before, after, strict=True)]
-    picture = bars(groups, css=("ma-nn", "ma-mann"), title=title)
-    return [text(lead), key(signs), figure(picture, caption, narrow=True)]
+    columns = ["Order", Axis("Discrepancy", 0.0, max(*before, *after) or 1.0, "{:g}".format), *("NN", "MANN")]
+    footer = [Cell("Sum"), Cell(""), number_cell(sum(before), write), number_cell(sum(after), write)]
+    return [text(lead), key(signs), table("Terms of the discrepancy", columns, rows, footer=footer)]
 
 
 def _training(result: Result) -> list[Markup]:

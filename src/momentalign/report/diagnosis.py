@@ -6,8 +6,8 @@ The text of the page stands in ``templates/diagnosis.html``, one macro for each 
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,22 +17,29 @@ from momentalign.errors import MissingExtraError
 from momentalign.report.notebook import card
 from momentalign.report.page import (
     PAPER,
+    Axis,
     Cell,
+    Columns,
     Drawing,
     Fact,
     Section,
+    Track,
     check_result,
     domains_key,
     explorer,
     figure,
     macro,
+    number_cell,
+    number_of,
     p_value_text,
     percent,
+    records_table,
     render_page,
+    row,
     table,
     versions_text,
 )
-from momentalign.report.svg import BarGroup, Frame, Picture, axes, bars, label, number, path, shortened
+from momentalign.report.svg import Frame, Picture, axes, label, number, path, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +54,6 @@ _KEYS += ["only_source", "only_target", "empty", "retyped", "versions"]
 _KINDS = {"number": "numbers", "date": "dates", "category": "categories"}
 _PANELS, _BARS, _LISTED, _LEVELS = 6, 10, 1000, 40
 _DASH = "\N{EN DASH}"
-_NOTHING = Cell(_DASH, math.nan)
 # A frame of 32 bins, each 13 units wide, for the row that is pointed at; and one for the features that differ most.
 _LARGE = Frame(x_range=(0, 1), y_range=(0, 1), width=440, height=190, left=12, right=12, top=8, bottom=26)
 _SMALL = Frame(x_range=(0, 1), y_range=(0, 1), width=240, height=140, left=8, right=8, top=26, bottom=22)
@@ -73,7 +79,7 @@ def diagnosis_card(result: Result) -> str:
     """Return what a notebook shows of one result: the verdict, its numbers, and the features that differ most."""
     changed = [feature for feature in result["features"] if feature["changes"]]
     panels = [_panel(feature) for feature in changed if feature["shape"] is not None][:_PANELS]
-    parts = [domains_key(), macro("panels", "notebook.html")(panels)] if panels else []
+    parts = [domains_key(), row([figure(panel) for panel in panels], least="12rem")] if panels else []
     return card("What shifted", result["verdict"]["words"], facts=_facts(result, len(changed)), parts=parts)
 
 
@@ -114,24 +120,31 @@ def _every_feature(features: Sequence[Result]) -> list[Markup]:
     """Return the table of all features, over which the one pointed at is drawn."""
     listed = features[:_LISTED]
     columns = ["Feature", "Kind", "Differs in", "Distance", "Adjusted p", "Mean shift", "Spread ratio", "Missing"]
+    rows = [
+        [
+            Cell(one["name"]),
+            Cell(_KINDS[one["kind"]]),
+            Cell(", ".join(one["changes"]) or _DASH),
+            number_cell(one["distance"], "{:.3f}".format),
+            number_cell(one["p_adjusted"], _p),
+            number_cell(one["mean_shift"], "{:+.2f}".format),
+            number_cell(one["deviation_ratio"], "{:.2f}".format),
+            _missing(one["missing_source"], one["missing_target"]),
+        ]
+        for one in listed
+    ]
     caption = f"{len(listed):,} features, the most different first"
-    explored = explorer(_LARGE, caption, columns, [_cells(one) for one in listed], [_drawing(one) for one in listed])
+    explored = explorer(_LARGE, caption, columns, rows, [_drawing(one) for one in listed])
     return [_part("every_feature", explorer=explored, left_out=len(features) - len(listed))]
 
 
-def _cells(feature: Result) -> list[Cell]:
-    """Return one feature's row."""
-    source, target = feature["missing_source"], feature["missing_target"]
-    return [
-        Cell(feature["name"]),
-        Cell(_KINDS[feature["kind"]]),
-        Cell(", ".join(feature["changes"]) or _DASH),
-        _cell(feature["distance"], "{:.3f}"),
-        _p_cell(feature["p_adjusted"]),
-        _cell(feature["mean_shift"], "{:+.2f}"),
-        _cell(feature["deviation_ratio"], "{:.2f}"),
-        Cell(f"{percent(source)} → {percent(target)}" if source or target else _DASH, _sort_value(target - source)),
-    ]
+def _missing(source: float, target: float) -> Cell:
+    text = f"{percent(source)} → {percent(target)}" if source or target else _DASH
+    return number_cell(target - source, lambda _: text)
+
+
+def _p(p: float) -> str:
+    return p_value_text(p).removeprefix("p ").removeprefix("= ")
 
 
 def _drawing(feature: Result) -> Drawing | None:
@@ -182,24 +195,24 @@ def _orders(cmd: Result | None) -> list[Markup]:
         return []
     names = ["1, mean", "2, variance", "3, skewness", "4, kurtosis"]
     names += [str(order) for order in range(5, len(cmd["orders"]) + 1)]
-    groups = [
-        BarGroup(name, [entry["value"]], entry["by_chance"]) for name, entry in zip(names, cmd["orders"], strict=False)
-    ]
-    title = "Central moment discrepancy per order: " + ", ".join(f"{entry['value']:.4f}" for entry in cmd["orders"])
-    entries = [*((str(order), entry) for order, entry in enumerate(cmd["orders"], 1)), ("Sum", cmd["total"])]
+    most = max(value for one in cmd["orders"] for value in (one["value"], one["by_chance"]))
     rows = [
-        [Cell(name), _cell(entry["value"], "{:.4f}"), _cell(entry["by_chance"], "{:.4f}"), _p_cell(entry["p_value"])]
-        for name, entry in entries
+        [
+            Cell(name),
+            Cell("", track=Track([(one["value"], "ma-target")], marks=[(one["by_chance"], "limit")])),
+            *_order_cells(one),
+        ]
+        for name, one in zip(names, cmd["orders"], strict=False)
     ]
-    return [
-        _part(
-            "orders",
-            features=cmd["seen"]["features"],
-            relabellings=cmd["n_permutations"],
-            figure=figure(bars(groups, css=["ma-target"], title=title)),
-            table=table("Every order", ["Order", "Value", "By chance", "p"], rows[:-1], footer=rows[-1]),
-        )
-    ]
+    columns = ["Order", Axis("Value", 0.0, most or 1.0, "{:g}".format), "Value", "By chance", "p"]
+    footer = [Cell("Sum"), Cell(""), *_order_cells(cmd["total"])]
+    listed = table("Every order", columns, rows, footer=footer)
+    return [_part("orders", features=cmd["seen"]["features"], relabellings=cmd["n_permutations"], table=listed)]
+
+
+def _order_cells(one: Result) -> list[Cell]:
+    write = "{:.4f}".format
+    return [number_cell(one["value"], write), number_cell(one["by_chance"], write), number_cell(one["p_value"], _p)]
 
 
 def _classifier(result: Result) -> list[Markup]:
@@ -207,11 +220,15 @@ def _classifier(result: Result) -> list[Markup]:
     found = result["classifier"]
     most = [entry for entry in found["features"] if entry["drop"] > 0][:_BARS]
     if found["p_value"] > result["alpha"] or not most:
-        return [_part("classifier", found=found, figure="")]
-    title = "Area lost when a feature is shuffled: " + ", ".join(f"{one['name']} {one['drop']:.3f}" for one in most)
-    picture = bars([BarGroup(one["name"], [one["drop"]]) for one in most], css=["ma-target"], title=title)
-    note = "Area under the curve that is lost when the values of a feature are shuffled."
-    return [_part("classifier", found=found, figure=figure(picture, "What it goes by", note=note, narrow=True))]
+        return [_part("classifier", found=found, table="")]
+    columns: Columns = {
+        "Feature": itemgetter("name"),
+        Axis("Area lost", 0.0, most[0]["drop"], "{:g}".format): lambda one: Cell(
+            "", track=Track([(one["drop"], "ma-target")])
+        ),
+        "Area lost": number_of("drop", "{:.4f}".format),
+    }
+    return [_part("classifier", found=found, table=records_table("What it goes by", most, columns))]
 
 
 def _categories(changed: Sequence[Result]) -> list[Markup]:
@@ -227,7 +244,7 @@ def _categories(changed: Sequence[Result]) -> list[Markup]:
     if not levels:
         return []
     rows = [
-        [Cell(feature), Cell(name), *(_cell(share, "percent") for share in shares)]
+        [Cell(feature), Cell(name), *(number_cell(share, percent) for share in shares)]
         for feature, name, *shares in sorted(levels, key=lambda level: -abs(level[-1]))[:_LEVELS]
     ]
     columns = ["Feature", "Category", "Share in source", "in target", "Change"]
@@ -249,21 +266,6 @@ def _making(result: Result) -> list[Markup]:
 
 def _part(name: str, **values: Any) -> Markup:
     return macro(name, "diagnosis.html")(**values)
-
-
-def _cell(value: float | None, form: str) -> Cell:
-    if value is None:
-        return _NOTHING
-    return Cell(percent(value) if form == "percent" else form.format(value), _sort_value(value))
-
-
-def _p_cell(p: float | None) -> Cell:
-    return _NOTHING if p is None else Cell(p_value_text(p).removeprefix("p ").removeprefix("= "), _sort_value(p))
-
-
-def _sort_value(value: float) -> float:
-    """Keep what a table sorts by short: a page may hold a thousand rows."""
-    return float(f"{value:.5g}")
 
 
 _DRAWN, _DRAWN_PANELS = 12, 3

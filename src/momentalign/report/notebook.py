@@ -6,18 +6,29 @@ A card carries its style with it and has no script, so that it looks the same in
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
+from operator import itemgetter
 from typing import Any
 
 from markupsafe import Markup
 
-from momentalign.report.page import Cell, Fact, figure, macro, percent
-from momentalign.report.svg import Frame, Picture, axes, marks, rule, ticks
+from momentalign.report.page import (
+    Axis,
+    Cell,
+    Columns,
+    Fact,
+    Track,
+    macro,
+    number_cell,
+    number_of,
+    percent,
+    records_table,
+)
 
-__all__ = ["card", "estimate_card", "plain_table", "portfolio_card"]
+__all__ = ["card", "estimate_card", "portfolio_card"]
 
-_DOT = "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0"
-_DASH = Cell("\N{EN DASH}")
+_SHARES = ("accuracy", "balanced_accuracy")
 # Candidates with less weight than half a percent are counted, not listed.
 _LISTED = 0.005
 
@@ -37,19 +48,19 @@ def card(title: str, lead: str = "", *, facts: Iterable[Fact] = (), parts: Itera
     return str(macro("card", "notebook.html")(Markup(style), title, lead, list(facts), list(parts)))  # noqa: S704  # nosec B704 (our own style sheet)
 
 
-def plain_table(caption: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Markup:
-    """Return a table without buttons to sort it by."""
-    return macro("plain_table", "notebook.html")(caption, columns, rows)
-
-
 def estimate_card(value: float, low: float, high: float, metric: str) -> str:
     """Return the card of an expected figure on the target with its interval."""
-    return card(
-        "Expected on the target",
-        "With an interval of 90 %; no target label was used.",
-        facts=[Fact(_figure(value, metric), metric.replace("_", " "))],
-        parts=[figure(_interval(value, low, high, metric), narrow=True)],
-    )
+    least, most = (0.0, 1.0) if metric in _SHARES else (max(min(0.0, low), -1.0), max(1.0, high))
+    columns: Columns = {
+        "Metric": lambda name: name.replace("_", " "),
+        Axis(metric, least, most, partial(_figure, metric=metric)): lambda _: Cell(
+            "", track=Track([(value, "ma-mann")], (low, high))
+        ),
+        "Expected": lambda _: number_cell(value, partial(_figure, metric=metric)),
+        "90 % interval": lambda _: Cell(f"{_figure(low, metric)} to {_figure(high, metric)}"),
+    }
+    listed = records_table("Estimated without a label of the target", [metric], columns, sortable=False)
+    return card("Expected on the target", parts=[listed])
 
 
 def portfolio_card(
@@ -59,38 +70,16 @@ def portfolio_card(
     value, low, high, metric = estimate
     expected = Fact(_figure(value, metric), f"expected {metric}", f"{_figure(low, metric)} to {_figure(high, metric)}")
     shown = sorted((one for one in candidates if one["weight"] >= _LISTED), key=lambda one: -float(one["weight"]))
-    rows = [
-        [
-            Cell(str(one["name"])),
-            Cell(percent(float(one["weight"])), float(one["weight"])),
-            *(_cell(one[part], metric) for part in ("source_score", "estimated_target_score")),
-        ]
-        for one in shown
-    ]
     left_out = len(candidates) - len(shown)
+    columns: Columns = {
+        "Model": itemgetter("name"),
+        "Weight": number_of("weight", percent),
+        "Held-out source": number_of("source_score", partial(_figure, metric=metric)),
+        "Expected on the target": number_of("estimated_target_score", partial(_figure, metric=metric)),
+    }
     caption = "Models that answer" + (f"; {left_out} of {len(candidates)} have no weight" if left_out else "")
-    columns = ["Model", "Weight", "Held-out source", "Expected on the target"]
-    return card(name, decision, facts=[expected], parts=[plain_table(caption, columns, rows)])
-
-
-def _cell(value: Any, metric: str) -> Cell:
-    number = float(value)
-    return _DASH if number != number else Cell(_figure(number, metric), number)
+    return card(name, decision, facts=[expected], parts=[records_table(caption, shown, columns, sortable=False)])
 
 
 def _figure(value: float, metric: str) -> str:
-    return percent(value) if metric in ("accuracy", "balanced_accuracy") else f"{value:.2f}"
-
-
-def _interval(value: float, low: float, high: float, metric: str) -> Picture:
-    least, most = (0.0, 1.0) if metric in ("accuracy", "balanced_accuracy") else (min(0.0, low), max(1.0, high))
-    frame = Frame(x_range=(least, most), y_range=(0, 1), width=360, height=64, left=14, right=14, top=6, bottom=28)
-    x = [float(frame.x(at)) for at in (low, value, high)]
-    middle = float(frame.y(0.5))
-    parts = [
-        axes(frame, x_ticks=[(at, f"{at:g}") for at in ticks(least, most)]),
-        rule(x[0], middle, x[2], middle, "ma-median ma-mann"),
-        marks([x[1]], [middle], _DOT, "ma-bar ma-mann"),
-    ]
-    words = f"{metric} {_figure(value, metric)}, from {_figure(low, metric)} to {_figure(high, metric)}"
-    return Picture(frame.width, frame.height, words, Markup("").join(parts))
+    return percent(value) if metric in _SHARES else f"{value:.2f}"

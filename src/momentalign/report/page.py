@@ -6,31 +6,36 @@ Style, script and figures stand inside the page. The HTML comes from ``templates
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from momentalign.errors import InvalidInputError
 from momentalign.files import check_path, replace_file
+from momentalign.report.svg import ticks
 
 __all__ = [
     "PAPER",
     "Answer",
+    "Axis",
     "Bar",
     "Cell",
     "Choice",
+    "Columns",
     "Drawing",
     "Fact",
     "Section",
     "Sign",
     "Tile",
+    "Track",
     "check_result",
     "definitions",
     "domains_key",
@@ -39,9 +44,12 @@ __all__ = [
     "heading",
     "key",
     "macro",
+    "number_cell",
+    "number_of",
     "p_value_text",
     "percent",
     "picker",
+    "records_table",
     "render_page",
     "row",
     "sheet",
@@ -86,6 +94,7 @@ def render_page(
     lead: str,
     sections: Sequence[Section],
     *,
+    reason: str = "",
     numbers: Iterable[Fact] = (),
     warnings: Iterable[str] = (),
 ) -> str:
@@ -97,6 +106,8 @@ def render_page(
         The heading and the one sentence that says what was found; both are escaped.
     sections
         What the page shows, in order; the parts come from :mod:`momentalign.report.page`.
+    reason
+        Why, in a few sentences under the lead.
     numbers
         The few numbers to remember, shown under the lead.
     warnings
@@ -116,6 +127,7 @@ def render_page(
         script=script,
         title=title,
         lead=lead,
+        reason=reason,
         facts=list(numbers),
         warnings=list(warnings),
         sections=anchored,
@@ -151,15 +163,15 @@ def check_result(result: Mapping[str, Any], kind: str, keys: Iterable[str]) -> N
         raise InvalidInputError(f"result lacks {', '.join(missing)}, as those of earlier versions do; make it again.")
 
 
-def percent(share: float) -> str:
-    """Write a share in percent with one decimal and a space that does not break.
+def percent(share: float, digits: int = 1) -> str:
+    """Write a share in percent, with one decimal or `digits` of them and a space that does not break.
 
     Examples
     --------
     >>> percent(0.8814).replace(chr(160), " ")
     '88.1 %'
     """
-    return f"{100 * share:.1f}\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
 
 
 def p_value_text(p: float) -> str:
@@ -201,7 +213,7 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"percent": percent, "p_value_text": p_value_text}
+_TEMPLATES.filters |= {"percent": percent, "p_value_text": p_value_text, "quoted": repr}
 
 
 class Sign(NamedTuple):
@@ -213,11 +225,84 @@ class Sign(NamedTuple):
     wide: bool = False
 
 
+class Track(NamedTuple):
+    """What is drawn in a cell, on the axis of its column: bars from 0, the ends of an interval, and marks."""
+
+    bars: Sequence[tuple[float, str]] = ()
+    """Where each bar ends and the class of its ink, one under the other."""
+    ends: tuple[float, float] | None = None
+    marks: Sequence[tuple[float | None, str]] = ()
+    """The value of each mark, None for one that is left out, and its kind: source, target or limit."""
+
+
+class Axis(NamedTuple):
+    """The heading of a column of tracks."""
+
+    name: str
+    low: float
+    high: float
+    write: Callable[[float], str]
+    """How a label is written."""
+
+    def at(self, value: float) -> float:
+        """Return the position of a value in percent; what lies beyond an end is drawn there.
+
+        Examples
+        --------
+        >>> axis = Axis("accuracy", 0.5, 1.0, percent)
+        >>> axis.at(0.6), axis.at(0.2)
+        (20.0, 0.0)
+        """
+        return round(100.0 * min(max((value - self.low) / (self.high - self.low), 0.0), 1.0), 2)
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Round values and their labels."""
+        return [(at, self.write(at)) for at in ticks(self.low, self.high, count=3)]
+
+
 class Cell(NamedTuple):
     """One cell of a table; a `value` sets it to the right and sorts it as a number, one that is NaN always last."""
 
     text: str
     value: float | None = None
+    track: Track | None = None
+
+
+def number_cell(value: float | None, write: Callable[[float], str] = "{:.4g}".format) -> Cell:
+    """Return the cell of a number; a dash stands for one that is not known.
+
+    Examples
+    --------
+    >>> number_cell(0.123456, percent).value, number_cell(None).text == chr(0x2013)
+    (0.12346, True)
+    """
+    if value is None or math.isnan(value):
+        return Cell("\N{EN DASH}", math.nan)
+    return Cell(write(value), float(f"{value:.5g}"))  # Kept short: a page may hold a thousand rows.
+
+
+def number_of(part: str, write: Callable[[float], str] = "{:.4g}".format) -> Callable[[Mapping[str, Any]], Cell]:
+    """Return what makes a cell of one number of a record."""
+    return lambda record: number_cell(record[part], write)
+
+
+Columns: TypeAlias = dict[str | Axis, Callable[[Any], Cell | str]]
+"""The headings of a table, and how each makes its cell of a record."""
+
+
+def records_table(
+    caption: str,
+    records: Iterable[Any],
+    columns: Columns,
+    *,
+    sortable: bool = True,
+    tall: bool = False,
+) -> Markup:
+    """Return a table with one row for each record."""
+    made = ([make(record) for make in columns.values()] for record in records)
+    rows = [[one if isinstance(one, Cell) else Cell(one) for one in row] for row in made]
+    return table(caption, list(columns), rows, sortable=sortable, tall=tall)
 
 
 class Drawing(NamedTuple):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
+    "answer_sentence",
     "beware_sentences",
     "column_sentences",
     "estimate_text",
     "gain_text",
     "positive_text",
     "printed",
+    "reason_sentences",
     "score_text",
     "verdict",
 ]
@@ -20,19 +23,62 @@ __all__ = [
 _FAR_OUTSIDE = 0.1
 # Classes that are printed, and columns of unseen categories that get a sentence.
 _PRINTED, _SENTENCES = 20, 3
+_DONE = re.compile(r"([^.:]*)[.:]?\s*(?:Expected accuracy on the target .*?\.(?:\s+(?=[A-Z])|$))?(.*)", re.DOTALL)
+
+
+def answer_sentence(summary: Mapping[str, Any]) -> str:
+    """Return the answer: what was done, the estimate and the difference to not adapting, with their intervals."""
+    answer, estimate, gain = _done_and_reason(summary["decision"])[0], summary["estimate"], summary["gain"]
+    figures = []
+    if estimate is not None:
+        expected = estimate_text(estimate, "value", _is_regression(summary))
+        figures.append(f"the expected {_metric(summary)} on the target is {expected}")
+    if gain is not None:
+        figures.append(f"{gain_text(gain, _is_regression(summary))} compared with not adapting")
+    if figures:
+        answer += ": " + ", ".join(figures).replace(" (", " (90 % interval ")
+    sentences = [f"{answer}.", *_held_out_sentence(summary), *_known_sentence(summary)]
+    return " ".join(sentences).replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def reason_sentences(summary: Mapping[str, Any]) -> str:
+    """Return why that was decided."""
+    return _done_and_reason(summary["decision"])[1]
+
+
+def _done_and_reason(decision: str) -> tuple[str, str]:
+    """Set apart what was done and why; the expected accuracy, which stands in between, is known in more detail."""
+    done, reason = _DONE.fullmatch(decision).groups()  # type: ignore[union-attr]
+    return done, reason[:1].upper() + reason[1:]
 
 
 def verdict(summary: Mapping[str, Any]) -> str:
     """Return what was decided, and what to beware of, in a few sentences."""
-    sentences = [summary["decision"]]
-    regression, name = summary["task"] == "regression", "R²" if summary["task"] == "regression" else "accuracy"
-    if summary["estimate"] is None and summary["source_score"] is not None:
-        sentences.append(f"On held-out source rows the {name} is {score_text(summary['source_score'], regression)}.")
-    sentences += beware_sentences(summary)
-    if summary["evaluation"] is not None:
-        known = summary["evaluation"]["r2" if regression else "accuracy"]
-        sentences.append(f"On the labelled target rows the {name} is {score_text(known, regression)}.")
-    return " ".join(sentences)
+    known = _held_out_sentence(summary), beware_sentences(summary), _known_sentence(summary)
+    return " ".join([summary["decision"], *(sentence for sentences in known for sentence in sentences)])
+
+
+def _is_regression(summary: Mapping[str, Any]) -> bool:
+    return bool(summary["task"] == "regression")
+
+
+def _metric(summary: Mapping[str, Any]) -> str:
+    return "R²" if _is_regression(summary) else "accuracy"
+
+
+def _held_out_sentence(summary: Mapping[str, Any]) -> list[str]:
+    """Return how good the model is on the source, where nothing better is known."""
+    if summary["estimate"] is not None or summary["source_score"] is None:
+        return []
+    score = score_text(summary["source_score"], _is_regression(summary))
+    return [f"On held-out source rows the {_metric(summary)} is {score}."]
+
+
+def _known_sentence(summary: Mapping[str, Any]) -> list[str]:
+    if summary["evaluation"] is None:
+        return []
+    known = summary["evaluation"]["r2" if _is_regression(summary) else "accuracy"]
+    return [f"On the labelled target rows the {_metric(summary)} is {score_text(known, _is_regression(summary))}."]
 
 
 def positive_text(found: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A few strokes of SVG: a frame that maps data to the picture, axes, lines, areas and marks; bars and densities.
+"""A few strokes of SVG: a frame that maps data to the picture, axes, lines, areas, marks and densities.
 
 Every figure of the report is drawn with these. Colours and fonts come from classes in ``templates/figure.css``, so that
 one drawing serves light, dark and print.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -23,21 +23,16 @@ from momentalign.files import replace_file
 from momentalign.validation import Floats
 
 __all__ = [
-    "CIRCLE",
     "DIAMOND",
     "NARROWEST",
-    "BarGroup",
     "Frame",
-    "Interval",
     "Picture",
     "area",
     "axes",
-    "bars",
     "clipped",
     "density",
     "density_panel",
     "group",
-    "intervals",
     "label",
     "line",
     "marks",
@@ -50,8 +45,8 @@ __all__ = [
     "ticks",
 ]
 
-DIAMOND, CIRCLE = "m0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z", "m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0"
-"""Strokes for :func:`marks`."""
+DIAMOND = "m0-5.5l5.5 5.5l-5.5 5.5l-5.5-5.5z"
+"""A stroke for :func:`marks`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,138 +250,6 @@ def _run(x: Floats, y: Floats) -> str:
 
 NARROWEST = 0.006
 """The smallest bandwidth: a saturated unit is drawn as a narrow peak, not as a needle without area."""
-_THICK, _GAP, _LONGEST = 14, 1, 18
-# Height of a row of :func:`intervals`.
-_STEP = 32
-
-
-class BarGroup(NamedTuple):
-    """A name with one bar for each value, one under the other, and perhaps a stroke at a limit."""
-
-    name: str
-    values: Sequence[float]
-    limit: float | None = None
-
-
-def bars(
-    groups: Sequence[BarGroup],
-    *,
-    css: Sequence[str],
-    title: str,
-    write: Callable[[float], str] = "{:.4f}".format,
-) -> Picture:
-    """Draw horizontal bars with their values; those below zero go to the left of a common line.
-
-    Parameters
-    ----------
-    groups
-        The bars, from top to bottom.
-    css
-        The class that colours the first, second, ... bar of every group.
-    title
-        What a screen reader says.
-    write
-        How a value is written at the end of its bar.
-    """
-    names = [shortened(entry.name, _LONGEST) for entry in groups]
-    every = [value for entry in groups for value in (*entry.values, *([] if entry.limit is None else [entry.limit]))]
-    low, high = min(0.0, *every), max(0.0, *every)
-    names_width = 20 + 7.2 * max(map(len, names))
-    limits = any(entry.limit is not None for entry in groups)
-    height = len(css) * (_THICK + _GAP) + (30 if limits else 12)
-    frame = Frame(
-        x_range=(low, high if high > low else 1.0),
-        y_range=(0, 1),
-        left=names_width + (48 if low < 0.0 else 0),
-        right=62,
-        top=4,
-        bottom=4,
-        height=height * len(groups) + 8,
-    )
-    zero = float(frame.x(0.0))
-    parts = []
-    for index, (name, entry) in enumerate(zip(names, groups, strict=True)):
-        middle = frame.top + height * (index + 0.5)
-        parts.append(label(names_width - 10, middle + 4, name, anchor="end"))
-        limit = zero if entry.limit is None else float(frame.x(entry.limit))
-        first = middle - (len(css) * (_THICK + _GAP) - _GAP) / 2
-        for bar, (value, colour) in enumerate(zip(entry.values, css, strict=True)):
-            top, end = first + bar * (_THICK + _GAP), float(frame.x(value))
-            # A bar of no length is still a hair wide.
-            corner = f"M{number(min(zero, end))} {number(top)}"
-            parts.append(
-                path(
-                    f"{corner}h{number(max(abs(end - zero), 1))}v{_THICK}H{number(min(zero, end))}z", f"ma-bar {colour}"
-                )
-            )
-            if value < 0.0:
-                parts.append(label(end - 6, top + 11, write(value), anchor="end"))
-            else:
-                parts.append(label(max(end, limit) + 6, top + 11, write(value), anchor="start"))
-        if entry.limit is not None:
-            parts.append(rule(limit, middle - 9, limit, middle + 9, "ma-median ma-source"))
-    if low < 0.0:
-        parts.append(rule(zero, frame.top, zero, frame.floor, "ma-axis"))
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
-
-
-class Interval(NamedTuple):
-    """A name with a bar up to an estimate, the ends of its interval, and marks of other values."""
-
-    name: str
-    value: float | None
-    ends: tuple[float, float] | None
-    points: Sequence[tuple[float, str, str]] = ()
-    """The value of each mark, the class of its ink and its stroke."""
-    css: str = "ma-nn"
-
-
-def intervals(rows: Sequence[Interval], *, title: str, write: Callable[[float], str], most: float = 1.0) -> Picture:
-    """Draw estimates as bars with their intervals, and other values as marks, over one axis from 0 or below.
-
-    Parameters
-    ----------
-    rows
-        From top to bottom.
-    title
-        What a screen reader says.
-    write
-        How a tick of the axis is written.
-    most
-        Where the axis ends at least.
-    """
-    names = [shortened(entry.name, _LONGEST + 4) for entry in rows]
-    values = [point for entry in rows for point, *_ in entry.points]
-    values += [end for entry in rows for end in (entry.ends or ())]
-    low = min(0.0, *values) if values else 0.0
-    frame = Frame(
-        x_range=(low, max(most, 1e-3) * 1.02),
-        y_range=(0, 1),
-        left=20 + 6.6 * max(map(len, names)),
-        right=14,
-        top=6,
-        bottom=26,
-        height=_STEP * len(rows) + 32,
-    )
-    parts = [
-        rule(float(frame.x(at)), frame.top, float(frame.x(at)), frame.floor, "ma-axis" if at == 0.0 else "ma-rule")
-        for at in ticks(*frame.x_range)
-    ]
-    parts += [label(float(frame.x(at)), frame.floor + 16, write(at)) for at in ticks(*frame.x_range)]
-    for index, (name, entry) in enumerate(zip(names, rows, strict=True)):
-        middle = frame.top + _STEP * (index + 0.5)
-        parts.append(label(frame.left - 10, middle + 4, name, anchor="end"))
-        if entry.value is not None:
-            zero, end = sorted(frame.x([0.0, max(entry.value, low)]).tolist())
-            corner = f"M{number(zero)} {number(middle - 8)}"
-            parts.append(path(f"{corner}h{number(max(end - zero, 1))}v16H{number(zero)}z", f"ma-bar {entry.css}"))
-        if entry.ends is not None:
-            first, last = (number(float(at)) for at in frame.x(np.clip(entry.ends, *frame.x_range)))
-            whisker = f"M{first} {number(middle)}H{last}M{first} {number(middle - 5)}v10M{last} {number(middle - 5)}v10"
-            parts += [path(whisker, css) for css in ("ma-halo", "ma-whisker")]
-        for value, css, stroke in entry.points:
-            parts.append(marks([float(frame.x(np.clip(value, *frame.x_range)))], [middle], stroke, css))
-    return Picture(frame.width, frame.height, title, Markup("").join(parts))
 
 
 def shortened(text: str, most: int) -> str:
