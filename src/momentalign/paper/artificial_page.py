@@ -22,13 +22,11 @@ from momentalign.paper.pages import (
     draw,
     line_sign,
     made_with,
-    number_cell,
     strip_chart,
     strip_signs,
 )
 from momentalign.paper.tables import count_text
 from momentalign.report.page import (
-    PAPER,
     Axis,
     Bar,
     Cell,
@@ -37,7 +35,6 @@ from momentalign.report.page import (
     Section,
     Sign,
     Track,
-    definitions,
     domains_key,
     figure,
     heading,

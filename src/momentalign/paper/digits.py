@@ -41,7 +41,7 @@ from momentalign.paper.digit_networks import (
 )
 from momentalign.paper.digits_data import Digits, Split, load_mnist, load_mnist_m, load_svhn
 from momentalign.paper.experiment import Cell, Progress, Say, figures_of, run_cells, table_result
-from momentalign.paper.pages import comparison_page, draw, line_sign, number_cell
+from momentalign.paper.pages import comparison_page, draw, line_sign
 from momentalign.paper.synthetic_digits import make_synth_digits
 from momentalign.paper.tables import DIGITS, Comparison, compare, long_task
 from momentalign.report.page import (
@@ -54,6 +54,7 @@ from momentalign.report.page import (
     figure,
     heading,
     key,
+    number_cell,
     percent,
     picker,
     row,

@@ -23,8 +23,8 @@ import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
-from momentalign.paper.pages import draw, line_sign, made_with, number_cell
-from momentalign.report.page import Cell, Section, figure, key, render_page, row, table, text
+from momentalign.paper.pages import draw, line_sign, made_with
+from momentalign.report.page import Cell, Section, figure, key, number_cell, render_page, row, table, text
 from momentalign.report.svg import Frame, Picture, area, axes, clipped, line, mosaic, standalone, ticks
 
 __all__ = ["LEFT", "RIGHT", "SOURCE", "figure_2", "overpenalization_page", "run"]

@@ -6,7 +6,7 @@ shows: strips of the accuracies of all seeds, keys of lines, cells of numbers, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from momentalign.report.page import (
     definitions,
     figure,
     key,
+    number_cell,
     percent,
     render_page,
     row,
@@ -48,7 +49,6 @@ __all__ = [
     "draw",
     "line_sign",
     "made_with",
-    "number_cell",
     "origin",
     "settings_text",
     "strip_chart",
@@ -69,11 +69,6 @@ def draw(frame: Frame, title: str, *shapes: Markup) -> Picture:
 def line_sign(css: str, name: str, layer: str = "") -> Sign:
     """Return the entry of a key for a line."""
     return Sign(line([2, 22], [7, 7], css), name, layer)
-
-
-def number_cell(value: float | None, write: Callable[[float], str] = "{:.1f}".format) -> Cell:
-    """Return a cell of a table that holds a number; an empty one for None."""
-    return Cell("") if value is None else Cell(write(value), value)
 
 
 class Strip(NamedTuple):
@@ -231,10 +226,10 @@ def _summary(result: Result, comparison: Comparison) -> list[Markup]:
             [
                 Cell(title),
                 Cell(f"{entry.mean:.1f}{entry.spread}", entry.mean),
-                number_cell(entry.paper),
+                number_cell(entry.paper, "{:.1f}".format),
                 Cell("") if entry.paper is None else Cell(_with_minus(entry.difference), entry.mean - entry.paper),
-                number_cell(comparison.ranks[method]),
-                number_cell(comparison.paper_ranks.get(method)),
+                number_cell(comparison.ranks[method], "{:.1f}".format),
+                number_cell(comparison.paper_ranks.get(method), "{:.1f}".format),
                 Cell(count_text(best, "task"), best),
             ]
         )

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from momentalign.journal import Journal, cell_key
 from momentalign.paper.experiment import Cell, Progress, split_task, table_result
-from momentalign.paper.pages import draw, line_sign, made_with, number_cell, origin
+from momentalign.paper.pages import draw, line_sign, made_with, origin
 from momentalign.paper.sentiment import TASKS, compute_all, review_identity
 from momentalign.paper.tables import short_task
 from momentalign.report.page import Cell as TableCell
-from momentalign.report.page import Fact, Section, figure, render_page, row, table, text, toggles
+from momentalign.report.page import Fact, Section, figure, number_cell, render_page, row, table, text, toggles
 from momentalign.report.svg import Frame, Picture, axes, group, label, line, marks, mosaic, rule, standalone, ticks
 
 __all__ = ["PANELS", "Claim", "Panel", "claims", "figure_5", "make_panels", "run", "sensitivity_page"]
