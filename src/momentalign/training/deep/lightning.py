@@ -59,14 +59,19 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+TERMINATED = 143  # what a shell reports of a process that ended on SIGTERM
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let ^C leave a Trainer as it leaves anything else, as KeyboardInterrupt.
+    """Let ^C leave a Trainer as it leaves anything else, as KeyboardInterrupt, and SIGTERM with its exit code.
 
-    Lightning clears up and then exits with code 1.
+    Lightning clears up and then exits with code 1, or raises an error of its own.
     """
     try:
         yield
+    except SIGTERMException:
+        raise SystemExit(TERMINATED) from None
     except SystemExit as left:
         if not isinstance(left.__context__, KeyboardInterrupt):
             raise

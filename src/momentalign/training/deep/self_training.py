@@ -169,7 +169,7 @@ class SelfTraining(nn.Module):
         share = share_of_rank(len(outputs), like=answers.probabilities)
         if self.weights["sharpen"]:
             assert self._shares is not None  # noqa: S101
-            shares = self._shares.to(outputs.device)
+            shares = self._shares.to(answers.probabilities)
             found["sharpen"] = target_loss(_widened(outputs), shares, joined=lambda mean: mean_over_ranks(mean, share))
         if augmented is not None:
             confidence, labels = answers.probabilities.max(1)
@@ -179,12 +179,17 @@ class SelfTraining(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return what is neither weight nor buffer, for a checkpoint."""
-        return {"step": self._step, "shares": self._shares, "sums": self._sums, "batches": self._batches}
+        shares, sums = (None if values is None else values.tolist() for values in (self._shares, self._sums))
+        return {"step": self._step, "shares": shares, "sums": sums, "batches": self._batches}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._step, self._shares = state["step"], state["shares"]
-        self._sums, self._batches = state["sums"], state["batches"]
+        self._step, self._batches = state["step"], state["batches"]
+        # In double precision, which holds every number; it is brought to that of the network when it is used.
+        self._shares, self._sums = (
+            None if state[name] is None else torch.as_tensor(state[name], dtype=torch.float64)
+            for name in ("shares", "sums")
+        )
 
 
 def _widened(outputs: Tensor) -> Tensor:
