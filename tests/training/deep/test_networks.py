@@ -24,24 +24,38 @@ class Output:
     attention: Tensor | None = None
 
 
+def structured(form, logits, hidden=None):
+    forms = {"dataclass": Output(logits), "tuple": (logits, hidden), "mapping": OrderedDict(logits=logits)}
+    return forms[form]
+
+
+class Body(nn.Module):
+    """What ``transformers`` call a model, without a head."""
+
+    def __init__(self, form):
+        super().__init__()
+        self.form, self.embed = form, nn.Embedding(40, 16)
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), 1, enable_nested_tensor=False
+        )
+
+    def forward(self, ids, mask):
+        return structured(self.form, self.encoder(self.embed(ids), src_key_padding_mask=mask == 0))
+
+
 class Words(nn.Module):
     """A small transformer encoder with the interface of ``transformers``: keywords in, a structure out."""
 
     def __init__(self, form):
         super().__init__()
-        self.form = form
-        self.embed = nn.Embedding(40, 16)
-        self.encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True), 1, enable_nested_tensor=False
-        )
+        self.form, self.body = form, Body(form)
         self.pooler = nn.Sequential(nn.Linear(16, 16), nn.Tanh())
         self.classifier = nn.Linear(16, 2)
 
     def forward(self, input_ids, attention_mask=None):
-        hidden = self.encoder(self.embed(input_ids), src_key_padding_mask=attention_mask == 0)
-        logits = self.classifier(self.pooler(hidden[:, 0]))
-        forms = {"dataclass": Output(logits), "tuple": (logits, hidden), "mapping": OrderedDict(logits=logits)}
-        return forms[self.form]
+        found = self.body(input_ids, attention_mask)
+        hidden = found.logits if self.form == "dataclass" else next(iter(getattr(found, "values", lambda: found)()))
+        return structured(self.form, self.classifier(self.pooler(hidden[:, 0])), hidden)
 
 
 def sentences(*, shifted):
@@ -66,21 +80,54 @@ class Dictionaries(torch.utils.data.Dataset):
         return {"input_ids": self.ids[row], "attention_mask": self.mask[row]}, self.labels[row]
 
 
-@pytest.mark.parametrize("form", ["dataclass", "tuple", "mapping"])
-@pytest.mark.parametrize("settings", [{}, {"discrepancy": "dann", "sharpen": 0.3}])
-def test_transformers_train_on_dictionaries(form, settings):
+@pytest.mark.parametrize(
+    ("form", "layer", "settings"),
+    [
+        ("dataclass", "body", {"interval": (-3.0, 3.0)}),
+        ("tuple", "body", {"discrepancy": "coral"}),
+        ("mapping", "body", {"discrepancy": "mmd"}),
+        ("mapping", "pooler", {"discrepancy": "dann", "sharpen": 0.3}),
+    ],
+)
+def test_transformers_train_on_dictionaries(form, layer, settings):
     torch.manual_seed(0)
     model, history = Words(form), []
     source, target = (
         DataLoader(Dictionaries(shifted=shifted), batch_size=40, shuffle=True) for shifted in (False, True)
     )
     adapted = adapt(
-        model, "pooler", source, target, max_epochs=15, learning_rate=1e-2, device="cpu", random_state=0, weight=0.1,
+        model, layer, source, target, max_epochs=15, learning_rate=1e-2, device="cpu", random_state=0, weight=0.05,
         source_validation=source, target_validation=target, on_epoch=history.append, **settings,
     )  # fmt: skip
     assert type(adapted) is Words
     assert history[-1]["validation_accuracy"] > 0.9
     assert "target_accuracy" in history[-1]
+
+
+@pytest.mark.parametrize("kind", ["Bert", "DistilBert"])
+def test_encoders_of_transformers(kind):
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        "Bert": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32},
+        "DistilBert": {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 32},
+    }
+    config = getattr(transformers, f"{kind}Config")(vocab_size=40, max_position_embeddings=8, **sizes[kind])
+    torch.manual_seed(0)
+    model, history = getattr(transformers, f"{kind}ForSequenceClassification")(config), []
+    source, target = (DataLoader(Dictionaries(shifted=shifted), batch_size=40) for shifted in (False, True))
+    adapted = adapt(model, kind.lower(), source, target, interval=(-3.0, 3.0), max_epochs=8, learning_rate=1e-2,
+                    weight=0.01, device="cpu", random_state=0, on_epoch=history.append)  # fmt: skip
+    assert type(adapted) is type(model)
+    assert history[-1]["source_loss"] < history[0]["source_loss"]
+
+
+def test_resnets_of_torchvision():
+    models = pytest.importorskip("torchvision.models")
+    images, labels, history = torch.rand(16, 3, 32, 32), torch.arange(16) % 4, []
+    adapted = adapt(models.resnet18(num_classes=4), "avgpool", [(images, labels)], [0.5 * images + 0.3], max_epochs=2,
+                    interval=(0.0, 3.0), device="cpu", random_state=0, on_epoch=history.append)  # fmt: skip
+    assert type(adapted) is models.ResNet
+    assert history[-1]["source_loss"] < history[0]["source_loss"]
 
 
 def test_a_dictionary_may_be_one_input():
@@ -122,20 +169,21 @@ class ResNet(nn.Module):
         return self.fc(torch.flatten(self.avgpool(self.layer2(self.layer1(images))), 1))
 
 
-@pytest.mark.parametrize("layer", ["avgpool", "fc"])
-def test_residual_networks_align_what_is_below_or_at_their_top(digits, layer):
+def test_residual_networks_align_what_is_below_or_at_their_top(digits):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = ResNet()
-    found = {}
-    for discrepancy in (None, "cmd"):
-        adapted = adapt(
-            model, layer, digits.source_loader(), digits.target_loader(), discrepancy=discrepancy, max_epochs=6,
-            interval=None if discrepancy is None else (0.0, 3.0), learning_rate=5e-3, device="cpu", random_state=0,
-        )  # fmt: skip
+
+    def accuracy(layer, **settings):
+        loaders = digits.source_loader(), digits.target_loader()
+        settings = {"max_epochs": 6, "learning_rate": 5e-3, "device": "cpu", "random_state": 0, **settings}
+        adapted = adapt(model, layer, *loaders, **settings)
         assert type(adapted) is ResNet
-        found[discrepancy] = digits.target_accuracy(adapted)
-    assert found["cmd"] > found[None] + 0.1
+        return digits.target_accuracy(adapted)
+
+    plain = accuracy("fc", discrepancy=None)
+    for layer in ("avgpool", "fc"):
+        assert accuracy(layer, interval=(0.0, 3.0)) > plain + 0.1
 
 
 def windows(*, shifted):

@@ -53,7 +53,7 @@ def test_two_processes_train_as_one(ranks, kind):
 def test_a_network_whose_weights_are_spread_trains_as_a_whole_one(ranks, kind, settings):
     """FSDP2; a domain classifier and the averaged network are spread too."""
     assert ranks[0]["sharded"][kind]["kinds"] == ["DTensor"]
-    assert_same(ranks[0]["sharded"][kind], program.train_sharded(1, 16, **settings), atol=1e-8)
+    assert_same(ranks[0]["sharded"][kind], program.train_sharded(1, 16, **settings), atol=1e-6)
 
 
 def test_logging_costs_at_most_three_reductions_a_step(ranks):
@@ -66,7 +66,11 @@ def test_logging_costs_at_most_three_reductions_a_step(ranks):
 def test_what_is_logged_is_that_of_all_processes(ranks, folder):
     """Not of the rows of the first."""
     program.train_in_trainer(1, 16, discrepancy="cv-cmd", logs=folder / "one")
-    two, one = (list(csv.DictReader(next((folder / name).rglob("metrics.csv")).open())) for name in ("logs", "one"))
+    two, one = (
+        list(csv.DictReader(path.read_text().splitlines()))
+        for name in ("logs", "one")
+        for path in (folder / name).rglob("metrics.csv")
+    )
     names = {"source_loss", "distance", "accuracy", *(f"distance/{order}" for order in range(1, 6))}
     assert len(two) == len(one) >= 8
     assert names <= set(two[0])

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, Su
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError
-from momentalign.training.deep.lightning import RandomState, quiet
+from momentalign.training.deep.lightning import quiet, random_state, restore_random_state
 from momentalign.training.deep.ranks import BalancedSampler, gathered, sharded
 
 KINDS = ("cmd", "cv-cmd", "some labels", "sharpened", "source-free", "source-free cv-cmd")
@@ -115,9 +115,9 @@ def parts_of_rows(pairs):
     iterator = iter(pairs)
     for _ in range(2):
         next(iterator)
-    state, now = pairs.state_dict(), RandomState.now()
+    state, now = pairs.state_dict(), random_state()
     rest = [[part.tolist() for part in pair] for pair in iterator]
-    now.restore()
+    restore_random_state(now)
     pairs.load_state_dict(state)
     return {**found, "resumed": rest == [[part.tolist() for part in pair] for pair in pairs]}
 

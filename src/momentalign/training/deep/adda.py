@@ -215,7 +215,8 @@ class ADDA(DeepAdaptation):
         }
         self._add_up(figures)
         if (batch_idx + 1) % self._log_every == 0:
-            self.log_dict({**figures, "encoder_loss": encoder_loss.detach()}, prog_bar=True, batch_size=len(labels))
+            means = self.means_over_ranks({**figures, "encoder_loss": encoder_loss})
+            self.log_dict(means, prog_bar=True, batch_size=len(labels))
 
     @torch.no_grad()
     def _source_pass(self, inputs: Any) -> tuple[Tensor, Tensor]:

@@ -14,15 +14,23 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from momentalign.errors import MissingExtraError
 
-__all__ = ["RandomState", "SIGTERMException", "interruptible", "kept_random_state", "pl", "quiet", "seed_everything"]
+__all__ = [
+    "SIGTERMException",
+    "interruptible",
+    "kept_random_state",
+    "pl",
+    "quiet",
+    "random_state",
+    "restore_random_state",
+    "seed_everything",
+]
 
 
 def _imported(*names: str) -> Any:
@@ -78,52 +86,28 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt from None
 
 
-class RandomState(NamedTuple):
-    """One moment of all generators of this process."""
+def random_state() -> dict[str, Any]:
+    """Return the state of all generators of this process as tensors and plain numbers; no device is waited for."""
+    version, state, gauss = random.getstate()
+    _, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+    found = {
+        "python": [version, torch.tensor(state), gauss],
+        "numpy": [torch.from_numpy(np.asarray(keys, np.int64)), *rest],
+        "torch": torch.get_rng_state(),
+    }
+    in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return {**found, "cuda": torch.cuda.get_rng_state()} if in_use else found
 
-    python: tuple[Any, ...]
-    numpy: tuple[Any, ...]
-    torch: Tensor
-    cuda: Tensor | None
 
-    @classmethod
-    def now(cls) -> RandomState:
-        """Return the state as it is; nothing is drawn and no device is waited for."""
-        in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        cuda = torch.cuda.get_rng_state() if in_use else None
-        numpy = np.random.get_state(legacy=True)  # noqa: NPY002
-        return cls(random.getstate(), tuple(numpy), torch.get_rng_state(), cuda)
-
-    def restore(self) -> None:
-        """Put all generators back to this moment."""
-        random.setstate(self.python)
-        np.random.set_state(self.numpy)  # noqa: NPY002
-        torch.set_rng_state(self.torch)
-        if self.cuda is not None and torch.cuda.is_available():
-            torch.cuda.set_rng_state(self.cuda)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the state as tensors and plain numbers, fit for a file."""
-        version, state, gauss = self.python
-        _, keys, *rest = self.numpy
-        plain = {
-            "python": [version, torch.tensor(state), gauss],
-            "numpy": [torch.from_numpy(keys.astype(np.int64)), *rest],
-            "torch": self.torch,
-        }
-        return plain if self.cuda is None else {**plain, "cuda": self.cuda}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> RandomState:
-        """Return the state that :meth:`as_dict` described."""
-        version, state, gauss = plain["python"]
-        keys, *rest = plain["numpy"]
-        return cls(
-            (version, tuple(state.tolist()), gauss),
-            ("MT19937", keys.numpy().astype(np.uint32), *rest),
-            plain["torch"],
-            plain.get("cuda"),
-        )
+def restore_random_state(state: Mapping[str, Any]) -> None:
+    """Put all generators back to what :func:`random_state` returned."""
+    version, python, gauss = state["python"]
+    random.setstate((version, tuple(python.tolist()), gauss))
+    keys, *rest = state["numpy"]
+    np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 @contextmanager
@@ -137,11 +121,11 @@ def kept_random_state() -> Iterator[None]:
     >>> bool((torch.rand(2) == inside).all())
     True
     """
-    state = RandomState.now()
+    state = random_state()
     try:
         yield
     finally:
-        state.restore()
+        restore_random_state(state)
 
 
 def seed_everything(seed: int) -> None:

@@ -25,7 +25,7 @@ from momentalign.moments.streaming import Moments
 from momentalign.networks.layers import network_outputs, recorded
 from momentalign.training.config import Optimizer
 from momentalign.training.deep.alignment import Alignment, Discrepancy, Schedule, check_layers, check_schedule
-from momentalign.training.deep.lightning import RandomState, pl
+from momentalign.training.deep.lightning import pl, random_state, restore_random_state
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.ranks import gathered, of_this_rank, share_of_rank
 from momentalign.training.deep.self_training import START, Answers, self_training
@@ -193,7 +193,7 @@ class DeepAdaptation(pl.LightningModule):
         self._sums: Tensor | None = None
         self._count = 0
         self._resumed: dict[str, Any] | None = None
-        self._outside_validation: RandomState | None = None
+        self._outside_validation: dict[str, Any] | None = None
         self.prepare(example)
 
     def prepare(self, example: Any) -> None:
@@ -237,10 +237,8 @@ class DeepAdaptation(pl.LightningModule):
             weighted, parts["distance"] = self._aligned(source, target, [inputs, target_inputs])
             terms.append(factor * weighted)
         if own is not None and answers is not None and target is not None:
-            losses = own.losses(answers, target.outputs, None if augmented is None else augmented.outputs)
-            terms += [answers.factor * own.weights[name] * loss for name, loss in losses.items()]
-            parts |= losses
-        terms += [constant * loss for constant, loss in further.values()]
+            further = {**own.losses(answers, target.outputs, augmented and augmented.outputs), **further}
+        terms += [scale * loss for scale, loss in further.values()]
         parts |= {name: loss for name, (_, loss) in further.items()}
         self._add_up(parts)
         if (step + 1) % self._log_every == 0:
@@ -333,18 +331,21 @@ class DeepAdaptation(pl.LightningModule):
     def _log_step(
         self, source: Pass | None, target: Pass | None, labels: Tensor, parts: Mapping[str, Tensor], factor: float
     ) -> None:
-        """Log what a step has found, as means over the ranks from one reduction."""
-        figures = {name: value.detach() for name, value in parts.items()}
+        figures = {**parts}
         if target is not None:
             figures |= self.alignment.orders({} if source is None else source.activations, target.activations)
         if source is not None and _are_classes(source.outputs, labels):
             figures["accuracy"] = _accuracy(source.outputs, labels)
-        means: Any = torch.stack([value.float() for value in figures.values()])
-        means = self.trainer.strategy.reduce(means, reduce_op="mean")
         rows = len((source or target).outputs)  # type: ignore[union-attr]
-        shown = dict(zip(figures, means.unbind(), strict=True))
-        self.log_dict({name: shown.pop(name) for name in parts}, prog_bar=True, batch_size=rows)
-        self.log_dict({**shown, "weight": factor * sum(self.alignment.weights)}, batch_size=rows)
+        means = self.means_over_ranks(figures)
+        self.log_dict({name: means.pop(name) for name in parts}, prog_bar=True, batch_size=rows)
+        self.log_dict({**means, "weight": factor * sum(self.alignment.weights)}, batch_size=rows)
+
+    def means_over_ranks(self, figures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return figures as means over the ranks, from one reduction."""
+        stacked: Any = torch.stack([value.detach().float() for value in figures.values()])
+        means: Tensor = self.trainer.strategy.reduce(stacked, reduce_op="mean")
+        return dict(zip(figures, means.unbind(), strict=True))
 
     def validation_step(self, batch: Any, _batch_idx: int, dataloader_idx: int = 0) -> None:
         """Log loss and accuracy of a source batch, or the accuracy of a target batch given for monitoring."""
@@ -376,8 +377,7 @@ class DeepAdaptation(pl.LightningModule):
         loader = self.trainer.train_dataloader
         if resumed is not None and resumed["loader"] and isinstance(loader, PairedLoader):
             # Lightning tells the loader only in the middle of an epoch, and may draw after this hook.
-            random = RandomState.from_dict(of_this_rank(resumed["random"]))
-            loader.load_state_dict(resumed["loader"][0], random=random)
+            loader.load_state_dict(resumed["loader"][0], random=of_this_rank(resumed["random"]))
 
     def on_validation_model_zero_grad(self) -> None:
         """Keep the generators before validation, whose loaders draw as soon as they start; training shall not notice.
@@ -385,12 +385,12 @@ class DeepAdaptation(pl.LightningModule):
         It is the only hook of Lightning that comes before the loaders are started.
         """
         super().on_validation_model_zero_grad()
-        self._outside_validation = RandomState.now()
+        self._outside_validation = random_state()
 
     def on_validation_end(self) -> None:
         """Put the generators back."""
         if self._outside_validation is not None:
-            self._outside_validation.restore()
+            restore_random_state(self._outside_validation)
             self._outside_validation = None
 
     def on_train_epoch_end(self) -> None:
@@ -418,9 +418,8 @@ class DeepAdaptation(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what is not in any state_dict: generators of all ranks, intervals taken from data, figures so far."""
-        random = self._outside_validation or RandomState.now()
         checkpoint[STATE] = {
-            "random": gathered(random.as_dict()),
+            "random": gathered(self._outside_validation or random_state()),
             "asked": self.required,
             "intervals": self.alignment.intervals(),
             "history": self.history,
