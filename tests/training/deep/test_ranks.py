@@ -56,11 +56,11 @@ def test_a_network_whose_weights_are_spread_trains_as_a_whole_one(ranks, kind, s
     assert_same(ranks[0]["sharded"][kind], program.train_sharded(1, 16, **settings), atol=1e-6)
 
 
-def test_logging_costs_at_most_three_reductions_a_step(ranks):
-    """Of two processes that talk through gloo; DDP's own reduction of gradients is counted with and without."""
+def test_logging_costs_one_reduction_a_step(ranks):
+    """Of two processes that talk through gloo, whatever is logged; those of the training itself are in both counts."""
     steps, logged, silent = 8, ranks[0]["logged"], ranks[0]["silent"]
     assert logged["weights"] == silent["weights"]
-    assert 4 * steps <= silent["count"] < logged["count"] <= silent["count"] + 3 * steps
+    assert 4 * steps <= silent["count"] < logged["count"] <= silent["count"] + steps
 
 
 def test_what_is_logged_is_that_of_all_processes(ranks, folder):

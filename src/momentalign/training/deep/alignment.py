@@ -115,6 +115,8 @@ class Alignment(nn.Module):
             return distance
 
         self._losses = [[build(name, kind) for kind, _ in wanted] for name in self.layers]
+        self._is_joined = False
+        self._joined_terms: dict[nn.Module, Tensor] = {}  # of the newest batch of all ranks
         # Losses with weights or buffers are trained, moved and saved with the network.
         self.modules_of_losses = nn.ModuleList(
             loss for losses in self._losses for loss in losses if isinstance(loss, nn.Module)
@@ -131,20 +133,33 @@ class Alignment(nn.Module):
         Where the source is known by its moments, `source` is empty.
         """
         values = [
-            [_scalar(loss, source.get(name), target[name]) for loss in losses]
+            [self._distance(loss, source.get(name), target[name]) for loss in losses]
             for name, losses in zip(self.layers, self._losses, strict=True)
         ]
         by_loss = [sum(column[1:], column[0]) for column in zip(*values, strict=True)]
         weighted = [factor * value for factor, value in zip(self.weights, by_loss, strict=True)]
         return sum(weighted[1:], weighted[0]), sum(by_loss[1:], by_loss[0]).detach()
 
+    def _distance(self, loss: Distance, source: Tensor | None, target: Tensor) -> Tensor:
+        if self._is_joined and isinstance(loss, DistanceLoss) and not isinstance(loss.interval, str):
+            terms = loss.orders(source, target)  # type: ignore[arg-type]
+            if terms is not None:
+                self._joined_terms[loss] = terms.detach()
+                return terms.sum()
+        return _scalar(loss, source, target)
+
     @torch.no_grad()
     def orders(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the CMD of every order, with the layer's name and the distance's number where there are several."""
+        """Return the CMD of every order, with the layer's name and the distance's number where there are several.
+
+        What the ranks have found together in the same step is not reduced again.
+        """
         terms: dict[str, Tensor] = {}
         for name, losses in zip(self.layers, self._losses, strict=True):
             known = {
-                number: loss.orders(source[name].detach() if source else None, target[name].detach())  # type: ignore[arg-type]
+                number: self._joined_terms[loss]
+                if loss in self._joined_terms
+                else loss.orders(source[name].detach() if source else None, target[name].detach())  # type: ignore[arg-type]
                 for number, loss in enumerate(losses, 1)
                 if isinstance(loss, DistanceLoss)
             }
@@ -156,7 +171,8 @@ class Alignment(nn.Module):
 
     def join_ranks(self) -> None:
         """Compute the CMD of the joined batch where several processes train together."""
-        if number_of_ranks() > 1:
+        self._is_joined = number_of_ranks() > 1
+        if self._is_joined:
             for loss in self.modules_of_losses:
                 if isinstance(loss, DistanceLoss):
                     loss.join_ranks(dist.group.WORLD)
