@@ -23,6 +23,7 @@ from momentalign.errors import MissingExtraError
 
 __all__ = [
     "SIGTERMException",
+    "first_imported",
     "interruptible",
     "kept_random_state",
     "pl",
@@ -33,7 +34,8 @@ __all__ = [
 ]
 
 
-def _imported(*names: str) -> Any:
+def first_imported(*names: str) -> Any:
+    """Return the module of these that was imported first, else the first one that is installed."""
     for name in [*(name for name in sys.modules if name in names), *names]:
         try:
             return importlib.import_module(name)
@@ -45,7 +47,7 @@ def _imported(*names: str) -> Any:
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 else:
-    pl = _imported("pytorch_lightning", "lightning.pytorch")
+    pl = first_imported("pytorch_lightning", "lightning.pytorch")
 
 SIGTERMException = importlib.import_module(f"{pl.__name__}.utilities.exceptions").SIGTERMException
 PossibleUserWarning = importlib.import_module(f"{pl.__name__}.utilities.warnings").PossibleUserWarning
