@@ -11,17 +11,23 @@ class Boxed(nn.Module):
         return {"rows": rows}
 
 
+class Listed(nn.Module):
+    def forward(self, rows):
+        return [rows]
+
+
 class Network(nn.Module):
     def __init__(self):
         super().__init__()
         self.features = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
         self.lstm = nn.LSTM(8, 4, batch_first=True)
         self.fc_hidden = nn.Linear(4, 5)
-        self.boxed, self.total = Boxed(), nn.Identity()
+        self.boxed, self.listed, self.total = Boxed(), Listed(), nn.Identity()
 
     def forward(self, images):
         _, (hidden, _) = self.lstm(self.features(images).flatten(1)[:, None])
-        return self.total(self.boxed(self.fc_hidden(hidden[0]))["rows"].sum(1))
+        boxed = self.boxed(self.fc_hidden(hidden[0]))
+        return self.total(self.listed(boxed["rows"])[0].sum(1))
 
 
 def test_layers_are_found_by_dotted_name():
@@ -48,10 +54,10 @@ def test_a_network_without_layers_has_no_names():
 
 def test_outputs_are_recorded_as_matrices_with_gradients_and_hooks_are_gone():
     network, images = Network(), torch.randn(3, 1, 4, 4)
-    with recorded(network, ["features", "lstm", "fc_hidden"]) as activations:
+    with recorded(network, ["features", "lstm", "fc_hidden", "boxed"]) as activations:
         network(images)
     shapes = {name: tuple(value.shape) for name, value in activations.items()}
-    assert shapes == {"features": (3, 8), "lstm": (3, 4), "fc_hidden": (3, 5)}
+    assert shapes == {"features": (3, 8), "lstm": (3, 4), "fc_hidden": (3, 5), "boxed": (3, 5)}
     torch.testing.assert_close(activations["features"], network.features(images).flatten(1))
     assert activations["fc_hidden"].requires_grad
     before = dict(activations)
@@ -82,7 +88,7 @@ def test_a_layer_called_twice_is_kept_as_of_its_last_call():
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("boxed", InvalidTypeError, "layer 'boxed' gives dict, not a tensor"),
+        ("listed", InvalidTypeError, "layer 'listed' gives list, not a tensor"),
         ("total", InvalidInputError, r"layer 'total' gives shape \(3,\)"),
     ],
 )

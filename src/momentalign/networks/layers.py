@@ -9,6 +9,7 @@ import difflib
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -110,7 +111,8 @@ def recorded(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tenso
     """Keep what the named layers give in forward passes made inside, each as a matrix (rows, width).
 
     A layer that is called more than once is kept as of its last call, and as it gave it: a layer above that works in
-    place changes nothing of it. Of a tuple, the first part is kept.
+    place changes nothing of it. Of a tuple, a dictionary or a dataclass, as of ``transformers``, the first part is
+    kept.
 
     Examples
     --------
@@ -138,6 +140,10 @@ def recorded(model: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Tenso
 
 
 def _as_matrix(name: str, output: object) -> Tensor:
+    if isinstance(output, Mapping):
+        output = tuple(output.values())
+    elif is_dataclass(output):
+        output = tuple(vars(output).values())
     if isinstance(output, tuple) and output:
         output = output[0]
     if not isinstance(output, Tensor):

@@ -356,8 +356,8 @@ def _module(network: DigitCNN, method: Method, source: Images, config: DigitConf
         settings["loss"] = partial(_loss_of_first, config.batch_size)
     example = _example(source, next(network.parameters()).device)
     if method.discrepancy == "dsn":
-        gamma, similarity = method.weight * GAMMA, _distance_of("dann")
-        return DomainSeparation(network, EMBEDDING, example=example, similarity=similarity, gamma=gamma, **settings)
+        similarity = {"discrepancy": _distance_of("dann"), "weight": method.weight * GAMMA}
+        return DomainSeparation(network, EMBEDDING, example=example, **similarity, **settings)
     by_cmd = method.discrepancy in ("cmd", "cv-cmd")
     return DeepAdaptation(
         network,

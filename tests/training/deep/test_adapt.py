@@ -1,22 +1,26 @@
 """One call: it adapts, hands back what it was given, repeats, stops, logs, and goes on where it stopped."""
 
+import importlib.util
 import inspect
 import logging
 import math
 import os
 import random
 import signal
-import subprocess
 import sys
 import warnings
 
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, TensorDataset
 
-from momentalign.errors import InvalidInputError, MomentAlignWarning
+from momentalign.errors import InvalidInputError, MissingExtraError, MomentAlignWarning
+from momentalign.training.deep import lightning, metric
 from momentalign.training.deep.adapt import adapt
 from momentalign.training.deep.checkpoint import SafetensorsIO
 from momentalign.training.deep.module import DeepAdaptation
@@ -403,7 +407,26 @@ def test_every_parameter_is_tested():
     }
 
 
-def test_without_lightning_the_remedy_is_said():
-    program = "import sys; sys.modules['pytorch_lightning'] = None\nimport momentalign.training.deep.lightning"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert 'MissingExtraError: Networks are adapted by Lightning: pip install ".[deep]" in a checkout' in done.stderr
+@pytest.mark.parametrize(
+    ("missing", "path", "message"),
+    [
+        (("pytorch_lightning", "lightning.pytorch"), lightning.__file__, "Networks are adapted by Lightning"),
+        (("torchmetrics",), metric.__file__, "MomentMetric is a torchmetrics metric"),
+    ],
+)
+def test_without_the_extra_the_remedy_is_said(monkeypatch, missing, path, message):
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+    spec = importlib.util.spec_from_file_location("imported_again", path)
+    with pytest.raises(MissingExtraError, match=rf'{message}: pip install "\.\[deep\]" in a checkout'):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def test_a_sharded_network_is_refused(task, small, tmp_path):
+    dist.init_process_group("gloo", store=dist.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1)
+    try:
+        fully_shard(small, mesh=init_device_mesh("cpu", (1,)))
+        with pytest.raises(InvalidInputError, match=r"model is sharded over processes .* ModelParallelStrategy"):
+            run(task, small)
+    finally:
+        dist.destroy_process_group()

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.training.deep.lightning import RandomState
+from momentalign.training.deep.lightning import random_state, restore_random_state
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.ranks import BalancedSampler
 
@@ -119,11 +119,11 @@ def test_a_resumed_loader_goes_on_with_the_same_batches(make, stop):
     seed()
     first = make()
     head = go(first, stop)
-    state, now = first.state_dict(), RandomState.now().as_dict()
+    state, now = first.state_dict(), random_state()
     second = make()
     seed()
     drawn()
-    RandomState.from_dict(now).restore()
+    restore_random_state(now)
     second.load_state_dict(state)
     tail = go(second, 20 - stop)
     assert head + tail == undisturbed
@@ -151,10 +151,10 @@ def test_workers_resume_to_the_same_batches():
     seed()
     first = shuffled(workers=1)
     go(first, 4)
-    state, now = first.state_dict(), RandomState.now()
+    state, now = first.state_dict(), random_state()
     seed()
     second = shuffled(workers=1)
-    now.restore()
+    restore_random_state(now)
     second.load_state_dict(state)
     assert go(second, 3) == undisturbed[4:]
 

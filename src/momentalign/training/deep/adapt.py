@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,14 +22,7 @@ from momentalign.training.deep.adda import ADDA, check_one_layer, find_encoder
 from momentalign.training.deep.alignment import Discrepancy, Schedule, check_weights, distances_of
 from momentalign.training.deep.checkpoint import LastCheckpoint, SafetensorsIO
 from momentalign.training.deep.dsn import GAMMA, DomainSeparation
-from momentalign.training.deep.lightning import (
-    SIGTERMException,
-    interruptible,
-    kept_random_state,
-    pl,
-    quiet,
-    seed_everything,
-)
+from momentalign.training.deep.lightning import interruptible, kept_random_state, pl, quiet, seed_everything
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, inputs_of, labelled
 from momentalign.training.deep.self_training import START
@@ -39,11 +32,10 @@ from momentalign.validation import check_number, check_seed, positive_int
 __all__ = ["adapt"]
 
 LOG_EVERY = 50  # steps, Lightning's own choice
-NOT_FOR_ADDA: dict[str, Any] = {
-    "weight": 1.0, "schedule": "constant", "n_moments": 5, "interval": None, "sharpen": 0.0, "consistency": 0.0,
-    "augment": None, "sharpen_from": START, "sharpen_schedule": "constant", "source_moments": None,
-}  # fmt: skip
-TERMINATED = 143  # what a shell reports of a process that ended on SIGTERM
+NOT_FOR_ADDA = (
+    "weight", "schedule", "n_moments", "interval", "sharpen", "consistency", "augment", "sharpen_from",
+    "sharpen_schedule", "source_moments",
+)  # fmt: skip
 
 
 def adapt(
@@ -163,24 +155,46 @@ def adapt(
         "sharpen_from": sharpen_from, "sharpen_schedule": sharpen_schedule, "source_moments": source_moments,
     }  # fmt: skip
     _refuse_settings(model, discrepancy, objective, source_loader, source_validation, patience, gradient_clip)
-    run = _Run(
-        [None] if source_loader is None else source_loader,
-        target_loader,
-        steps=steps,
-        validation={"source": source_validation, "target": target_validation},
-        checkpoint_every=checkpoint_every,
-        on_epoch=on_epoch,
-        logs=logs,
-        trainer={
-            "max_epochs": positive_int(max_epochs, "max_epochs"),
-            "precision": precision,
-            "num_nodes": positive_int(num_nodes, "num_nodes", example="1"),
-            "enable_progress_bar": progress,
-            **_placement(device, devices),
-        },
-        required=_comparable({**objective, "layer": layer, "discrepancy": discrepancy}, random_state),
-    )
-    limits: dict[str, Any] = {"patience": patience, "gradient_clip_val": gradient_clip}
+    required = _comparable({**objective, "layer": layer, "discrepancy": discrepancy}, random_state)
+    validation = {"source": source_validation, "target": target_validation}
+    validation_loaders = {domain: _as_loader(loader) for domain, loader in validation.items() if loader is not None}
+    trainer = {
+        "max_epochs": positive_int(max_epochs, "max_epochs"),
+        "precision": precision,
+        "num_nodes": positive_int(num_nodes, "num_nodes", example="1"),
+        "enable_progress_bar": progress,
+        **_placement(device, devices),
+    }
+
+    def train(build: Callable[[PairedLoader], DeepAdaptation], folder: str | Path | None, **settings: Any) -> nn.Module:
+        """Return the network that is trained by what is built for these loaders."""
+        pairs = PairedLoader([None] if source_loader is None else source_loader, target_loader, steps=steps)
+        if len(pairs) == 0:
+            raise InvalidInputError("source_loader and target_loader give no batch; give rows, or smaller batches.")
+        module = build(pairs)
+        module.on_epoch, module.required, module.validation_domains = on_epoch, required, list(validation_loaders)
+        last = None if folder is None else LastCheckpoint(folder, every=checkpoint_every)
+        kept, found = (None, None) if last is None else (last.path, last.found())
+        callbacks = [last, *settings.pop("callbacks", [])]
+        fitted = pl.Trainer(
+            callbacks=[callback for callback in callbacks if callback is not None],
+            plugins=[SafetensorsIO()],
+            enable_checkpointing=last is not None,
+            enable_model_summary=False,
+            logger=False if logs is None else pl.loggers.TensorBoardLogger(logs, name=None),
+            log_every_n_steps=min(LOG_EVERY, len(pairs)),
+            num_sanity_val_steps=0,
+            **trainer,
+            **settings,
+        )
+        with memory_advice(source_loader, target_loader, checkpoint=kept), interruptible():
+            fitted.fit(module, pairs, list(validation_loaders.values()) or None, ckpt_path=found)
+        return module.model.cpu()
+
+    limits: dict[str, Any] = {"gradient_clip_val": gradient_clip}
+    if patience is not None:
+        stop = pl.callbacks.EarlyStopping("validation_loss", patience=positive_int(patience, "patience"))
+        limits["callbacks"] = [stop]
     with kept_random_state(), quiet():
         seed = check_seed(random_state)
         seed_everything(seed)
@@ -190,19 +204,14 @@ def adapt(
         if discrepancy != "adda":
             build = partial(_module, network, layer, discrepancy, objective)
             with _head_frozen(network, layer, target_loader) if source_loader is None else nullcontext():
-                return run.train(build, checkpoint, **limits).eval()
+                return train(build, checkpoint, **limits).eval()
         folders = [None, None] if checkpoint is None else [Path(checkpoint, "source"), Path(checkpoint, "target")]
-        plain = partial(_module, network, layer, None, objective)
-        trained = run.train(plain, folders[0], **limits)
+        trained = train(partial(_module, network, layer, None, objective), folders[0], **limits)
         # As new: a run that is resumed here has not drawn what the first stage drew.
         seed_everything(seed)
         # Two optimizers that take turns leave weights of the other without a gradient.
         strategy = "ddp_find_unused_parameters_true" if devices * num_nodes > 1 else "auto"
-        return run.train(
-            lambda pairs: ADDA(trained, layer, example=_example(trained, pairs), loss=loss),
-            folders[1],
-            strategy=strategy,
-        ).eval()
+        return train(partial(_second_stage, trained, layer, loss), folders[1], strategy=strategy).eval()
 
 
 def _refuse_settings(
@@ -217,6 +226,11 @@ def _refuse_settings(
     """Refuse what cannot be trained, and settings that would change nothing."""
     if not isinstance(model, nn.Module):
         raise InvalidTypeError(f"model must be a torch.nn.Module, got {model!r:.80}.")
+    if any(hasattr(part, "unshard") for part in model.modules()):
+        raise InvalidInputError(
+            "model is sharded over processes (FSDP2) and cannot be copied; train a DeepAdaptation of the whole network "
+            "with Lightning's ModelParallelStrategy."
+        )
     if not any(weight.requires_grad for weight in model.parameters()):
         raise InvalidInputError("model has no weight that may change; set requires_grad_() of what is to be trained.")
     if gradient_clip is not None:
@@ -236,66 +250,11 @@ def _refuse_settings(
             "domain_norm=True cannot go with 'adda', whose second network finds the target's statistics by itself; "
             "leave it out."
         )
-    for name, default in NOT_FOR_ADDA.items():
-        if objective[name] != default:
+    for name in NOT_FOR_ADDA:
+        if objective[name] != inspect.signature(adapt).parameters[name].default:
             raise InvalidInputError(
                 f"{name}={objective[name]!r} has no effect on 'adda', which weighs no distance; leave it out."
             )
-
-
-@dataclass(frozen=True)
-class _Run:
-    """How each stage is trained: on what, for how long, where, and what is kept of it."""
-
-    source_loader: Iterable[Any]
-    target_loader: Iterable[Any]
-    steps: int | None
-    validation: dict[str, Iterable[Any] | None]
-    checkpoint_every: int | None
-    on_epoch: Callable[[dict[str, float]], None] | None
-    logs: str | Path | None
-    trainer: dict[str, Any]
-    required: dict[str, str]
-
-    def train(
-        self,
-        build: Callable[[PairedLoader], DeepAdaptation],
-        folder: str | Path | None,
-        *,
-        patience: int | None = None,
-        **settings: Any,
-    ) -> nn.Module:
-        """Return the trained network of the module that is built for these loaders."""
-        pairs = PairedLoader(self.source_loader, self.target_loader, steps=self.steps)
-        if len(pairs) == 0:
-            raise InvalidInputError("source_loader and target_loader give no batch; give rows, or smaller batches.")
-        module = build(pairs)
-        module.on_epoch, module.required = self.on_epoch, self.required
-        validation = {domain: _as_loader(loader) for domain, loader in self.validation.items() if loader is not None}
-        module.validation_domains = list(validation)
-        last = None if folder is None else LastCheckpoint(folder, every=self.checkpoint_every)
-        callbacks: list[pl.Callback] = [] if last is None else [last]
-        if patience is not None:
-            callbacks.append(pl.callbacks.EarlyStopping("validation_loss", patience=positive_int(patience, "patience")))
-        trainer = pl.Trainer(
-            callbacks=callbacks,
-            plugins=[SafetensorsIO()],
-            enable_checkpointing=last is not None,
-            enable_model_summary=False,
-            logger=False if self.logs is None else pl.loggers.TensorBoardLogger(self.logs, name=None),
-            log_every_n_steps=min(LOG_EVERY, len(pairs)),
-            num_sanity_val_steps=0,
-            **self.trainer,
-            **settings,
-        )
-        kept = None if last is None else last.path
-        try:
-            with memory_advice(self.source_loader, self.target_loader, checkpoint=kept), interruptible():
-                loaders = list(validation.values()) or None
-                trainer.fit(module, pairs, loaders, ckpt_path=None if last is None else last.found())
-        except SIGTERMException:
-            raise SystemExit(TERMINATED) from None
-        return module.model.cpu()
 
 
 def _as_loader(batches: Iterable[Any]) -> Iterable[Any]:
@@ -343,13 +302,17 @@ def _module(
 ) -> DeepAdaptation:
     """The module that trains a network in one stage."""
     if isinstance(discrepancy, str) and discrepancy == "dsn" and settings["source_moments"] is None:
-        gamma = check_weights(settings["weight"], 1)[0] * GAMMA
-        others = {name: value for name, value in settings.items() if name not in ("weight", "source_moments")}
-        return DomainSeparation(model, layer, example=_example(model, pairs), gamma=gamma, **others)
+        settings = {**settings, "weight": check_weights(settings["weight"], 1)[0] * GAMMA}
+        return DomainSeparation(model, layer, discrepancy="mmd", example=_example(model, pairs), **settings)
     known = [named_class(distance) for distance in distances_of(discrepancy)]
     needs_width = any(kind is not None and kind.needs_width for kind in known)
     example = _example(model, pairs) if needs_width else None
     return DeepAdaptation(model, layer, discrepancy=discrepancy, example=example, **settings)
+
+
+def _second_stage(model: nn.Module, layer: Any, loss: Loss | None, pairs: PairedLoader) -> ADDA:
+    """The module that adapts the encoder of a network trained on the source."""
+    return ADDA(model, layer, example=_example(model, pairs), loss=loss)
 
 
 def _example(model: nn.Module, pairs: PairedLoader) -> Any:

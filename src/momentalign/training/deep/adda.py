@@ -17,20 +17,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, softplus
 
-from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.errors import InvalidInputError
 from momentalign.networks.layers import eval_mode, find_layer, network_outputs, recorded
 from momentalign.training.deep.alignment import check_layers
-from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, inputs_of, labelled
-from momentalign.validation import positive_int
+from momentalign.training.deep.module import DeepAdaptation, Loss, inputs_of, labelled
 
 __all__ = ["ADDA", "Encoder", "check_one_layer", "find_encoder", "fresh_weights"]
 
@@ -144,17 +142,13 @@ class ADDA(DeepAdaptation):
         The name of the submodule whose output the discriminator sees.
     example
         A batch of inputs, from which the parts of the network are found.
-    hidden
-        Units of the discriminator's hidden layers (ReLU); those of the paper make it three layers.
     loss
         A function of outputs and labels to report for the source; None is the cross-entropy.
-    optimizer, learning_rate
-        As in :class:`~momentalign.training.deep.module.DeepAdaptation`, for encoder and discriminator alike. None is
-        the paper's Adam: learning rate 0.0002, :math:`\beta_1 = 0.5`.
 
     Notes
     -----
-    Logged are ``distance``, what the discriminator sees on the scale of
+    Discriminator (three layers) and optimizers (Adam with learning rate 0.0002 and :math:`\beta_1 = 0.5`) are those of
+    the paper. Logged are ``distance``, what the discriminator sees on the scale of
     :class:`~momentalign.discrepancies.adversarial.AdversarialLoss` (0 when it sees nothing, at most 2 log 2);
     ``encoder_loss``; and ``source_loss``, that of the source network, which does not change: it answers for the source
     in validation too. Every pair of batches makes two steps, so ``trainer.global_step`` counts double.
@@ -175,26 +169,17 @@ class ADDA(DeepAdaptation):
     )
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        layer: str | Sequence[str],
-        *,
-        example: Any,
-        hidden: Sequence[int] = DISCRIMINATOR,
-        loss: Loss | None = None,
-        optimizer: OptimizerChoice | None = None,
-        learning_rate: float | None = None,
-    ) -> None:
-        own = _adam(LEARNING_RATE if learning_rate is None else learning_rate) if optimizer is None else optimizer
-        rate = None if optimizer is None else learning_rate
-        super().__init__(model, layer, discrepancy=None, loss=loss, optimizer=own, learning_rate=rate)
+    def __init__(self, model: nn.Module, layer: str | Sequence[str], *, example: Any, loss: Loss | None = None) -> None:
+        super().__init__(model, layer, discrepancy=None, loss=loss)
         self.automatic_optimization = False
         self.encoder = find_encoder(model, check_one_layer(model, layer, "ADDA"), example)
         self.source = copy.deepcopy(model).requires_grad_(False)
         self._freeze()
         codes = self._source_pass(example)[1]
-        self.discriminator = _discriminator([self.encoder.width, *hidden]).to(codes)
+        first, second = DISCRIMINATOR
+        self.discriminator = nn.Sequential(
+            nn.Linear(self.encoder.width, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU(), nn.Linear(second, 1)
+        ).to(codes)
 
     def _freeze(self) -> None:
         """Keep batch norm and dropout of what is not trained as they are in use."""
@@ -212,13 +197,7 @@ class ADDA(DeepAdaptation):
         """Return one optimizer for the discriminator and one for the target's encoder."""
         weights = dict(self.model.named_parameters())
         groups = list(self.discriminator.parameters()), [weights[name] for name in self.encoder.weights]
-        made = [self._optimizer(group) for group in groups]
-        for optimizer in made:
-            if not isinstance(optimizer, torch.optim.Optimizer):
-                raise InvalidTypeError(
-                    f"optimizer must return a torch.optim.Optimizer for ADDA, got {type(optimizer).__name__}."
-                )
-        return made
+        return [torch.optim.Adam(group, lr=LEARNING_RATE, betas=BETAS) for group in groups]
 
     def training_step(self, batch: Any, batch_idx: int) -> None:  # type: ignore[override]
         """Let the discriminator make a step, then the encoder against the discriminator as it is now."""
@@ -236,7 +215,8 @@ class ADDA(DeepAdaptation):
         }
         self._add_up(figures)
         if (batch_idx + 1) % self._log_every == 0:
-            self.log_dict({**figures, "encoder_loss": encoder_loss.detach()}, prog_bar=True, batch_size=len(labels))
+            means = self.means_over_ranks({**figures, "encoder_loss": encoder_loss})
+            self.log_dict(means, prog_bar=True, batch_size=len(labels))
 
     @torch.no_grad()
     def _source_pass(self, inputs: Any) -> tuple[Tensor, Tensor]:
@@ -255,17 +235,3 @@ class ADDA(DeepAdaptation):
 
     def _predict_source(self, inputs: Any) -> Tensor:
         return self._source_pass(inputs)[0]
-
-
-def _discriminator(sizes: Sequence[int]) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(sizes):
-        layers += [nn.Linear(inputs, positive_int(outputs, "hidden", example="500")), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(sizes[-1], 1))
-
-
-def _adam(learning_rate: float) -> OptimizerChoice:
-    def make(weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(weights, lr=learning_rate, betas=BETAS)
-
-    return make

@@ -23,7 +23,7 @@ from momentalign.discrepancies.base import DistanceLoss, Interval
 from momentalign.discrepancies.names import named_class, named_distance
 from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignWarning
 from momentalign.moments.streaming import Moments
-from momentalign.networks.layers import activation_interval, find_layer
+from momentalign.networks.layers import activation_interval, eval_mode, find_layer, network_outputs, recorded
 from momentalign.training.deep.ranks import number_of_ranks
 from momentalign.training.deep.source_free import MomentsLoss
 from momentalign.validation import check_number, positive_int
@@ -64,8 +64,8 @@ class Alignment(nn.Module):
         The weight of the distance, or one for each of several.
     n_moments, interval
         Settings of the CMD. An interval of None is taken from the layer's activation.
-    widths
-        Features of each layer; needed by ``"dann"`` only.
+    example
+        A batch of inputs, from which ``"dann"`` learns the widths of the layers.
     source_moments
         What is known of the source where its activations are not: the only distance then is ``"cmd"`` or ``"cv-cmd"``.
     """
@@ -79,7 +79,7 @@ class Alignment(nn.Module):
         weight: float | Sequence[float] = 1.0,
         n_moments: int = 5,
         interval: Interval | None = None,
-        widths: Mapping[str, int] | None = None,
+        example: Any = None,
         source_moments: Moments | None = None,
     ) -> None:
         super().__init__()
@@ -95,15 +95,28 @@ class Alignment(nn.Module):
         self.weights = [factor for _, factor in wanted]
         self.layers = list(layers)
 
+        needs_width = any(known.needs_width for known in map(named_class, chosen) if known is not None)
+        widths = {} if example is None or not needs_width else _layer_widths(model, self.layers, example)
+
         def build(name: str, kind: Discrepancy) -> Distance:
-            layer = find_layer(model, name)
-            if source_moments is not None:
-                return _from_moments(
-                    source_moments, layer, name, n_moments, interval, cross=2 if kind == "cv-cmd" else 1
+            """The distance of one layer."""
+            known, own, width = named_class(kind), interval, widths.get(name)
+            if known is not None and known.needs_width and width is None:
+                raise InvalidInputError(
+                    f"discrepancy {kind!r} has to know the width of layer {name!r} to build its domain classifier; "
+                    "give a batch of inputs as example=, or an AdversarialLoss(width)."
                 )
-            return _loss(kind, layer, name, n_moments, interval, (widths or {}).get(name))
+            if known is not None and known.needs_interval:
+                own = _interval(interval, find_layer(model, name), name, data_at_hand=source_moments is None)
+            if source_moments is not None:
+                return MomentsLoss(source_moments, n_moments, own, cross=2 if kind == "cv-cmd" else 1)
+            distance = named_distance(kind, n_moments, width=width, interval=own or (0.0, 1.0))
+            assert distance is not None  # noqa: S101
+            return distance
 
         self._losses = [[build(name, kind) for kind, _ in wanted] for name in self.layers]
+        self._is_joined = False
+        self._joined_terms: dict[nn.Module, Tensor] = {}  # of the newest batch of all ranks
         # Losses with weights or buffers are trained, moved and saved with the network.
         self.modules_of_losses = nn.ModuleList(
             loss for losses in self._losses for loss in losses if isinstance(loss, nn.Module)
@@ -120,20 +133,33 @@ class Alignment(nn.Module):
         Where the source is known by its moments, `source` is empty.
         """
         values = [
-            [_scalar(loss, source.get(name), target[name]) for loss in losses]
+            [self._distance(loss, source.get(name), target[name]) for loss in losses]
             for name, losses in zip(self.layers, self._losses, strict=True)
         ]
         by_loss = [sum(column[1:], column[0]) for column in zip(*values, strict=True)]
         weighted = [factor * value for factor, value in zip(self.weights, by_loss, strict=True)]
         return sum(weighted[1:], weighted[0]), sum(by_loss[1:], by_loss[0]).detach()
 
+    def _distance(self, loss: Distance, source: Tensor | None, target: Tensor) -> Tensor:
+        if self._is_joined and isinstance(loss, DistanceLoss) and not isinstance(loss.interval, str):
+            terms = loss.orders(source, target)  # type: ignore[arg-type]
+            if terms is not None:
+                self._joined_terms[loss] = terms.detach()
+                return terms.sum()
+        return _scalar(loss, source, target)
+
     @torch.no_grad()
     def orders(self, source: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the CMD of every order, with the layer's name and the distance's number where there are several."""
+        """Return the CMD of every order, with the layer's name and the distance's number where there are several.
+
+        What the ranks have found together in the same step is not reduced again.
+        """
         terms: dict[str, Tensor] = {}
         for name, losses in zip(self.layers, self._losses, strict=True):
             known = {
-                number: loss.orders(source[name].detach() if source else None, target[name].detach())  # type: ignore[arg-type]
+                number: self._joined_terms[loss]
+                if loss in self._joined_terms
+                else loss.orders(source[name].detach() if source else None, target[name].detach())  # type: ignore[arg-type]
                 for number, loss in enumerate(losses, 1)
                 if isinstance(loss, DistanceLoss)
             }
@@ -145,7 +171,8 @@ class Alignment(nn.Module):
 
     def join_ranks(self) -> None:
         """Compute the CMD of the joined batch where several processes train together."""
-        if number_of_ranks() > 1:
+        self._is_joined = number_of_ranks() > 1
+        if self._is_joined:
             for loss in self.modules_of_losses:
                 if isinstance(loss, DistanceLoss):
                     loss.join_ranks(dist.group.WORLD)
@@ -196,43 +223,26 @@ def check_weights(weight: Any, count: int) -> list[float]:
     return [check_number(value, "weight", least=0.0, example=1.0) for value in weights]
 
 
-def _loss(
-    kind: Any, layer: nn.Module, name: str, n_moments: int, interval: Interval | None, width: int | None
-) -> Distance:
-    """The distance of one layer."""
-    known = named_class(kind)
-    if known is not None and known.needs_width and width is None:
+def _layer_widths(model: nn.Module, layers: Sequence[str], inputs: Any) -> dict[str, int]:
+    """The features of named layers, from a pass that changes nothing in the network."""
+    with eval_mode(model), torch.no_grad(), recorded(model, layers) as activations:
+        network_outputs(model, inputs)
+    return {name: values.shape[1] for name, values in activations.items()}
+
+
+def _interval(interval: Interval | None, layer: nn.Module, name: str, *, data_at_hand: bool) -> Interval:
+    """The range of a layer: the one given, else that of its activation, else that of the data."""
+    found = activation_interval(layer) if interval is None else interval
+    unseen = f"layer {name!r} ({type(layer).__name__}) has no bounded activation that can be seen"
+    if not data_at_hand and (found is None or isinstance(found, str)):
         raise InvalidInputError(
-            f"discrepancy {kind!r} has to know the width of layer {name!r} to build its domain classifier; "
-            "give a batch of inputs as example=, or an AdversarialLoss(width)."
+            f"{unseen}, and moments do not know the range of the source's; give it as interval=(a, b)."
         )
-    own = _interval(interval, layer, name) if known is not None and known.needs_interval else (0.0, 1.0)
-    distance = named_distance(kind, n_moments, width=width, interval=own)
-    assert distance is not None  # noqa: S101
-    return distance
-
-
-def _from_moments(
-    moments: Moments, layer: nn.Module, name: str, n_moments: int, interval: Interval | None, *, cross: int
-) -> MomentsLoss:
-    known = activation_interval(layer) if interval is None else interval
-    if known is None or isinstance(known, str):
-        raise InvalidInputError(
-            f"layer {name!r} ({type(layer).__name__}) has no bounded activation that can be seen, and moments do not "
-            "know the range of the source's; give it as interval=(a, b)."
-        )
-    return MomentsLoss(moments, n_moments, known, cross)
-
-
-def _interval(interval: Interval | None, layer: nn.Module, name: str) -> Interval:
-    if interval is not None:
-        return interval
-    found = activation_interval(layer)
     if found is not None:
         return found
     warnings.warn(
-        f"layer {name!r} ({type(layer).__name__}) has no bounded activation that can be seen, so the range of its "
-        'first pair of batches is taken as interval; pass interval=(a, b), or interval="data" if this is meant.',
+        f"{unseen}, so the range of its first pair of batches is taken as interval; pass interval=(a, b), or "
+        'interval="data" if this is meant.',
         MomentAlignWarning,
         stacklevel=2,
     )

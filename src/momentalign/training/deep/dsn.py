@@ -13,23 +13,19 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.networks.layers import recorded
 from momentalign.training.deep.adda import check_one_layer, find_encoder, fresh_weights
-from momentalign.training.deep.alignment import Discrepancy, Schedule
-from momentalign.training.deep.module import DeepAdaptation, Loss, OptimizerChoice, Pass
-from momentalign.training.deep.self_training import START, Answers
-from momentalign.validation import check_number
+from momentalign.training.deep.module import DeepAdaptation, Pass
 
-__all__ = ["DomainSeparation", "difference_loss", "make_decoder", "scale_invariant_error"]
+__all__ = ["GAMMA", "DomainSeparation", "difference_loss", "make_decoder", "scale_invariant_error"]
 
 ALPHA, BETA, GAMMA = 0.01, 0.075, 0.25
 # Units of the default decoders, about those of the digits in Bousmalis et al. (2016).
@@ -41,119 +37,46 @@ SHRINK = 4  # two deconvolutions of stride 2
 class DomainSeparation(DeepAdaptation):
     r"""Trains a network as the shared encoder and the classifier of a domain separation network.
 
-    Train it, like any :class:`~momentalign.training.deep.module.DeepAdaptation`, on a
-    :class:`~momentalign.training.deep.loaders.PairedLoader`; ``model`` then is the adapted network. Private encoders
-    and decoder are needed for training only.
+    It has the parameters of :class:`~momentalign.training.deep.module.DeepAdaptation`. `layer` is the only one whose
+    output is the shared code, `discrepancy` and `weight` are the similarity of the shared codes and its weight
+    (:data:`GAMMA`), and `example`, a batch of inputs, has to be given: it tells the widths of codes and inputs. In the
+    paper the similarity is ``"mmd"``, which is the steadier one, or ``"dann"``, the better one.
 
-    Parameters
-    ----------
-    model
-        Any network on rows of numbers; it is trained in place.
-    layer
-        The name of the submodule whose output is the shared code. The private encoders are copies of what is below it,
-        with weights of their own drawn anew.
-    example
-        A batch of inputs, from which the widths of codes and inputs are known.
-    similarity
-        The distance of the shared codes: ``"mmd"`` or ``"dann"`` as in the paper (the first is steadier, the second is
-        the better one in the paper), or any other `discrepancy` of
-        :class:`~momentalign.training.deep.module.DeepAdaptation`.
-    alpha, beta, gamma
-        Weights of reconstruction, difference and similarity: 0.01, 0.075 and 0.25 unless given. The paper tunes them
-        for every task; these are in common use for MNIST to MNIST-M.
-    decoder
-        A network from codes (rows, width) to inputs; None is :func:`make_decoder`.
-    schedule, n_moments, interval, loss, optimizer, learning_rate, domain_norm, semi_supervised
-        As in :class:`~momentalign.training.deep.module.DeepAdaptation`; the schedule is that of `gamma`.
-    sharpen, consistency, augment, sharpen_from, sharpen_schedule
-        As there.
+    The private encoders are copies of what is below the layer, with weights of their own drawn anew. They and the
+    decoder are needed for training only; ``model`` is the adapted network.
 
     Notes
     -----
-    Logged as well: reconstruction and difference.
+    The paper tunes the weights of reconstruction and difference for every task; :data:`ALPHA` and :data:`BETA` are in
+    common use for MNIST to MNIST-M. Both losses are logged as well.
 
     Examples
     --------
     >>> import torch
     >>> network = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 3))
-    >>> module = DomainSeparation(network, "1", example=torch.zeros(4, 2))
+    >>> module = DomainSeparation(network, "1", discrepancy="mmd", weight=GAMMA, example=torch.zeros(4, 2))
     >>> module.decoder(torch.zeros(4, 8)).shape
     torch.Size([4, 2])
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        layer: str | Sequence[str],
-        *,
-        example: Any,
-        similarity: Discrepancy = "mmd",
-        alpha: float = ALPHA,
-        beta: float = BETA,
-        gamma: float = GAMMA,
-        decoder: nn.Module | None = None,
-        schedule: Schedule = "constant",
-        n_moments: int = 5,
-        interval: Interval | None = None,
-        loss: Loss | None = None,
-        optimizer: OptimizerChoice = "adam",
-        learning_rate: float | None = None,
-        domain_norm: bool = False,
-        semi_supervised: bool = False,
-        sharpen: float = 0.0,
-        consistency: float = 0.0,
-        augment: Callable[[Any], Any] | None = None,
-        sharpen_from: float = START,
-        sharpen_schedule: Schedule = "constant",
-    ) -> None:
-        name = check_one_layer(model, layer, "DSN")
-        if similarity is None:
-            raise InvalidInputError("similarity must be a distance, got None; set gamma=0.0 to learn without one.")
+    def prepare(self, example: Any) -> None:
+        """Build the private encoders and the decoder."""
+        name = check_one_layer(self.model, self.layers, "DSN")
+        if not self.alignment.needed:
+            raise InvalidInputError("DSN needs a distance of the shared codes, got discrepancy=None; try 'mmd'.")
         _refuse_inputs(example, "example")
-        super().__init__(
-            model,
-            name,
-            discrepancy=similarity,
-            weight=check_number(gamma, "gamma", least=0.0, example=0.1),
-            schedule=schedule,
-            n_moments=n_moments,
-            interval=interval,
-            loss=loss,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            domain_norm=domain_norm,
-            semi_supervised=semi_supervised,
-            sharpen=sharpen,
-            consistency=consistency,
-            augment=augment,
-            sharpen_from=sharpen_from,
-            sharpen_schedule=sharpen_schedule,
-            example=example,
-        )
-        self.alpha = check_number(alpha, "alpha", least=0.0, example=0.1)
-        self.beta = check_number(beta, "beta", least=0.0, example=0.1)
-        encoder = find_encoder(model, name, example)
-        self.private_source = _private_encoder(model, encoder.weights)
-        self.private_target = _private_encoder(model, encoder.weights)
-        self.decoder = make_decoder(encoder.width, example.shape[1:]).to(example) if decoder is None else decoder
-        self._separation: list[Tensor] = []
+        encoder = find_encoder(self.model, name, example)
+        self.private_source = _private_encoder(self.model, encoder.weights)
+        self.private_target = _private_encoder(self.model, encoder.weights)
+        self.decoder = make_decoder(encoder.width, example.shape[1:]).to(example)
 
-    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
-        """Return the loss of one pair of batches."""
-        return super().training_step(batch, batch_idx) + self._separation.pop()
-
-    def passes(self, source: Any, target: Any, answers: Answers | None = None) -> list[Pass | None]:
-        """Send all rows through the network, and those of both domains through private encoders and decoder too."""
-        found = super().passes(source, target, answers)
-        of_source, of_target = found[:2]
-        if of_source is None or of_target is None:
-            raise AssertionError("a similarity always asks for both domains")
-        first = self._separate(source, of_source, self.private_source)
-        second = self._separate(target, of_target, self.private_target)
-        reconstruction, difference = first[0] + second[0], first[1] + second[1]
-        self._separation = [self.alpha * reconstruction + self.beta * difference]
-        self.log_dict({"reconstruction": reconstruction.detach(), "difference": difference.detach()})
-        return found
+    def further_losses(self, *passes: Any) -> dict[str, tuple[float, Tensor]]:
+        """Return reconstruction and difference, each the sum of both domains'."""
+        inputs, target_inputs, source, target = passes
+        of_source = self._separate(inputs, source, self.private_source)
+        of_target = self._separate(target_inputs, target, self.private_target)
+        reconstruction, difference = (a + b for a, b in zip(of_source, of_target, strict=True))
+        return {"reconstruction": (ALPHA, reconstruction), "difference": (BETA, difference)}
 
     def _separate(self, inputs: Any, shared: Pass, private: nn.Module) -> tuple[Tensor, Tensor]:
         """Reconstruction and difference of one domain's rows."""

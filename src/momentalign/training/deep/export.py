@@ -85,13 +85,16 @@ def load_weights(model: nn.Module, path: str | Path) -> None:
     """
     tensors = _read(check_path(path))
     state = _state(model)
-    _compare_names(state, tensors, path)
-    for name, value in state.items():
-        found = tensors[name]
-        if found.shape != value.shape or found.dtype != value.dtype:
+    remedy = "build the model as it was when it was saved."
+    for name in [*state, *tensors]:
+        if name not in tensors:
+            raise InvalidInputError(f"{name!r} of the model is not in {path}; {remedy}")
+        if name not in state:
+            raise InvalidInputError(f"{name!r} in {path} is not in the model; {remedy}")
+        found, own = tensors[name], state[name]
+        if found.shape != own.shape or found.dtype != own.dtype:
             raise InvalidInputError(
-                f"{name!r} is {_described(found)} in {path}, in the model {_described(value)}; "
-                "build the model as it was when it was saved."
+                f"{name!r} is {_described(found)} in {path}, in the model {_described(own)}; {remedy}"
             )
     model.load_state_dict(tensors)
 
@@ -182,16 +185,6 @@ def _read(path: Path) -> dict[str, Tensor]:
     if _digest(tensors) != digest:
         raise DamagedFileError(f"{path} is damaged: its weights do not match its digest; save them again.")
     return tensors
-
-
-def _compare_names(state: Mapping[str, Tensor], tensors: Mapping[str, Tensor], path: str | Path) -> None:
-    remedy = "build the model as it was when it was saved."
-    for name in state:
-        if name not in tensors:
-            raise InvalidInputError(f"{name!r} of the model is not in {path}; {remedy}")
-    for name in tensors:
-        if name not in state:
-            raise InvalidInputError(f"{name!r} in {path} is not in the model; {remedy}")
 
 
 def _described(value: Tensor) -> str:

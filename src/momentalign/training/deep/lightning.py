@@ -14,18 +14,28 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from momentalign.errors import MissingExtraError
 
-__all__ = ["RandomState", "SIGTERMException", "interruptible", "kept_random_state", "pl", "quiet", "seed_everything"]
+__all__ = [
+    "SIGTERMException",
+    "first_imported",
+    "interruptible",
+    "kept_random_state",
+    "pl",
+    "quiet",
+    "random_state",
+    "restore_random_state",
+    "seed_everything",
+]
 
 
-def _imported(*names: str) -> Any:
+def first_imported(*names: str) -> Any:
+    """Return the module of these that was imported first, else the first one that is installed."""
     for name in [*(name for name in sys.modules if name in names), *names]:
         try:
             return importlib.import_module(name)
@@ -37,7 +47,7 @@ def _imported(*names: str) -> Any:
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 else:
-    pl = _imported("pytorch_lightning", "lightning.pytorch")
+    pl = first_imported("pytorch_lightning", "lightning.pytorch")
 
 SIGTERMException = importlib.import_module(f"{pl.__name__}.utilities.exceptions").SIGTERMException
 PossibleUserWarning = importlib.import_module(f"{pl.__name__}.utilities.warnings").PossibleUserWarning
@@ -59,66 +69,47 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+TERMINATED = 143  # what a shell reports of a process that ended on SIGTERM
+
+
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let ^C leave a Trainer as it leaves anything else, as KeyboardInterrupt.
+    """Let ^C leave a Trainer as it leaves anything else, as KeyboardInterrupt, and SIGTERM with its exit code.
 
-    Lightning clears up and then exits with code 1.
+    Lightning clears up and then exits with code 1, or raises an error of its own.
     """
     try:
         yield
+    except SIGTERMException:
+        raise SystemExit(TERMINATED) from None
     except SystemExit as left:
         if not isinstance(left.__context__, KeyboardInterrupt):
             raise
         raise KeyboardInterrupt from None
 
 
-class RandomState(NamedTuple):
-    """One moment of all generators of this process."""
+def random_state() -> dict[str, Any]:
+    """Return the state of all generators of this process as tensors and plain numbers; no device is waited for."""
+    version, state, gauss = random.getstate()
+    _, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
+    found = {
+        "python": [version, torch.tensor(state), gauss],
+        "numpy": [torch.from_numpy(np.asarray(keys, np.int64)), *rest],
+        "torch": torch.get_rng_state(),
+    }
+    in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    return {**found, "cuda": torch.cuda.get_rng_state()} if in_use else found
 
-    python: tuple[Any, ...]
-    numpy: tuple[Any, ...]
-    torch: Tensor
-    cuda: Tensor | None
 
-    @classmethod
-    def now(cls) -> RandomState:
-        """Return the state as it is; nothing is drawn and no device is waited for."""
-        in_use: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-        cuda = torch.cuda.get_rng_state() if in_use else None
-        numpy = np.random.get_state(legacy=True)  # noqa: NPY002
-        return cls(random.getstate(), tuple(numpy), torch.get_rng_state(), cuda)
-
-    def restore(self) -> None:
-        """Put all generators back to this moment."""
-        random.setstate(self.python)
-        np.random.set_state(self.numpy)  # noqa: NPY002
-        torch.set_rng_state(self.torch)
-        if self.cuda is not None and torch.cuda.is_available():
-            torch.cuda.set_rng_state(self.cuda)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the state as tensors and plain numbers, fit for a file."""
-        version, state, gauss = self.python
-        _, keys, *rest = self.numpy
-        plain = {
-            "python": [version, torch.tensor(state), gauss],
-            "numpy": [torch.from_numpy(keys.astype(np.int64)), *rest],
-            "torch": self.torch,
-        }
-        return plain if self.cuda is None else {**plain, "cuda": self.cuda}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> RandomState:
-        """Return the state that :meth:`as_dict` described."""
-        version, state, gauss = plain["python"]
-        keys, *rest = plain["numpy"]
-        return cls(
-            (version, tuple(state.tolist()), gauss),
-            ("MT19937", keys.numpy().astype(np.uint32), *rest),
-            plain["torch"],
-            plain.get("cuda"),
-        )
+def restore_random_state(state: Mapping[str, Any]) -> None:
+    """Put all generators back to what :func:`random_state` returned."""
+    version, python, gauss = state["python"]
+    random.setstate((version, tuple(python.tolist()), gauss))
+    keys, *rest = state["numpy"]
+    np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
 
 
 @contextmanager
@@ -132,11 +123,11 @@ def kept_random_state() -> Iterator[None]:
     >>> bool((torch.rand(2) == inside).all())
     True
     """
-    state = RandomState.now()
+    state = random_state()
     try:
         yield
     finally:
-        state.restore()
+        restore_random_state(state)
 
 
 def seed_everything(seed: int) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.training.deep.lightning import RandomState, kept_random_state
+from momentalign.training.deep.lightning import kept_random_state, random_state, restore_random_state
 from momentalign.training.deep.ranks import gathered, number_of_ranks, of_this_rank, sharded
 from momentalign.validation import positive_int
 
@@ -54,7 +54,7 @@ class PairedLoader:
         self._steps = None if steps is None else positive_int(steps, "steps", example="100")
         self._position = 0
         self._pending: Mapping[str, Any] | None = None
-        self._random: RandomState | None = None
+        self._random: Mapping[str, Any] | None = None
         self._ranks = 1
 
     def __len__(self) -> int:
@@ -74,7 +74,7 @@ class PairedLoader:
         pending, self._pending = self._pending, None
         random, self._random = self._random, None
         if random is not None:
-            random.restore()
+            restore_random_state(random)
         self._position = 0 if pending is None else pending["position"] % steps
         if pending is not None:
             for side, state in zip(self._sides, pending["sides"], strict=True):
@@ -87,7 +87,7 @@ class PairedLoader:
         """Return where this loader stands on every rank, as tensors and plain numbers."""
         return {"ranks": gathered({"position": self._position, "sides": [side.state() for side in self._sides]})}
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], *, random: RandomState | None = None) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any], *, random: Mapping[str, Any] | None = None) -> None:
         """Make the next iteration go on from a state.
 
         The generators of the process are left as they are; those of `random` are restored when it begins.
@@ -122,7 +122,7 @@ class _Side:
         self._consumed = 0
         self._iterator: Iterator[Any] = iter(())
         self._first: Any = END
-        self._random = RandomState.now()
+        self._random = random_state()
         self._generators: list[torch.Tensor] = []
 
     def length(self) -> int:
@@ -139,7 +139,7 @@ class _Side:
         for sampler in _parts(self.loader):
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(self._rounds)
-        self._random = RandomState.now()
+        self._random = random_state()
         self._generators = [generator.get_state() for generator in _generators(self.loader)]
         self._rounds += 1
         self._consumed = 0
@@ -177,7 +177,7 @@ class _Side:
         state: dict[str, Any] = {
             "rounds": self._rounds,
             "consumed": self._consumed,
-            "random": self._random.as_dict(),
+            "random": self._random,
             "generators": self._generators,
             "generators_now": [generator.get_state() for generator in _generators(self.loader)],
         }
@@ -202,7 +202,7 @@ class _Side:
 
     def _go_through_again(self, state: Mapping[str, Any]) -> None:
         self._rounds -= 1
-        RandomState.from_dict(state["random"]).restore()
+        restore_random_state(state["random"])
         for generator, started in zip(_generators(self.loader), state["generators"], strict=True):
             generator.set_state(started)
         if "own" in state:

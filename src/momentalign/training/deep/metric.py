@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from momentalign.errors import InvalidInputError, InvalidTypeError, MissingExtraError
+from momentalign.moments.sample import sample_moments
 from momentalign.validation import check_interval, positive_int
 
 try:
@@ -140,14 +141,9 @@ def _sample(rows: Tensor, orders: int) -> Tensor:
     """The state of some rows."""
     if not len(rows):
         return rows.new_zeros(orders + 1, rows.shape[1])
-    rough = rows.mean(0)
-    mean = rough + (rows - rough).mean(0)
-    centred = rows - mean
-    power, sums = centred, []
-    for _ in range(2, orders + 1):
-        power = power * centred
-        sums.append(power.sum(0))
-    return torch.stack([torch.full_like(mean, len(rows)), mean, *sums])
+    found = sample_moments(rows, orders)
+    mean = found.shift + found.residual
+    return torch.cat([torch.full_like(mean, len(rows)), mean, len(rows) * found.central])
 
 
 def _moments(sample: Tensor) -> Tensor:

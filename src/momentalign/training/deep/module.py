@@ -22,10 +22,10 @@ from torch.nn.functional import cross_entropy
 from momentalign.discrepancies.central_moment import Interval
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.moments.streaming import Moments
-from momentalign.networks.layers import eval_mode, network_outputs, recorded
+from momentalign.networks.layers import network_outputs, recorded
 from momentalign.training.config import Optimizer
 from momentalign.training.deep.alignment import Alignment, Discrepancy, Schedule, check_layers, check_schedule
-from momentalign.training.deep.lightning import RandomState, pl
+from momentalign.training.deep.lightning import pl, random_state, restore_random_state
 from momentalign.training.deep.loaders import PairedLoader
 from momentalign.training.deep.ranks import gathered, of_this_rank, share_of_rank
 from momentalign.training.deep.self_training import START, Answers, self_training
@@ -107,11 +107,12 @@ class DeepAdaptation(pl.LightningModule):
     go one after the other with `domain_norm`, and where their inputs cannot be joined.
 
     With several processes the CMD is that of the joined batch, as if it had been one process; other distances are
-    averages over the processes. Class shares are those of all processes.
+    averages over the processes. Class shares are those of all processes. Lightning's ``ModelParallelStrategy`` shards
+    the network over them (FSDP2); override ``configure_model`` to shard it in parts.
 
-    Logged every ``log_every_n_steps``: source_loss, distance, distance/1 and so on for the orders of the CMD, weight,
-    accuracy (of the source batch), sharpen, consistency. Logged after validation: validation_loss,
-    validation_accuracy, target_accuracy. Means over each epoch are kept in ``history``.
+    Logged every ``log_every_n_steps``, as means over the processes: source_loss, distance, distance/1 and so on for the
+    orders of the CMD, weight, accuracy (of the source batch), sharpen, consistency. Logged after validation:
+    validation_loss, validation_accuracy, target_accuracy. Means over each epoch are kept in ``history``.
 
     Examples
     --------
@@ -161,7 +162,7 @@ class DeepAdaptation(pl.LightningModule):
             weight=weight,
             n_moments=n_moments,
             interval=interval,
-            widths=None if example is None else _layer_widths(model, self.layers, example),
+            example=example,
             source_moments=source_moments,
         )
         if source_moments is not None and (semi_supervised or domain_norm):
@@ -192,11 +193,27 @@ class DeepAdaptation(pl.LightningModule):
         self._sums: Tensor | None = None
         self._count = 0
         self._resumed: dict[str, Any] | None = None
-        self._outside_validation: RandomState | None = None
+        self._outside_validation: dict[str, Any] | None = None
+        self.prepare(example)
+
+    def prepare(self, example: Any) -> None:
+        """Build what a method trains beside the network; called once, with a batch of inputs or None."""
 
     def forward(self, inputs: Any) -> Any:
         """Return what the network gives."""
         return self.model(inputs)
+
+    def configure_model(self) -> None:
+        """Shard everything that has weights where the Trainer's strategy is Lightning's ``ModelParallelStrategy``."""
+        if self.device_mesh is None:
+            return
+        from torch.distributed.fsdp import FSDPModule, fully_shard
+
+        own = self.self_training
+        for part in (*self.children(), *([] if own is None else [own.averaged])):
+            if part is not own and not isinstance(part, FSDPModule) and any(True for _ in part.parameters()):
+                # Between two steps weights are looked at as shards: to be averaged, and to be saved.
+                fully_shard(part, mesh=self.device_mesh["data_parallel"], reshard_after_forward=True)
 
     def configure_optimizers(self) -> Any:
         """Return the optimizer of everything that learns: the network, and what distances and loss learn."""
@@ -209,6 +226,7 @@ class DeepAdaptation(pl.LightningModule):
         own = self.self_training
         answers = None if own is None else own.answer(self.model, target_inputs, step, self._steps)
         source, target, augmented = self.passes(inputs, target_inputs, answers)
+        further = {} if source is None or target is None else self.further_losses(inputs, target_inputs, source, target)
         parts: dict[str, Tensor] = {}
         terms: list[Tensor] = []
         if source is not None:
@@ -219,13 +237,20 @@ class DeepAdaptation(pl.LightningModule):
             weighted, parts["distance"] = self._aligned(source, target, [inputs, target_inputs])
             terms.append(factor * weighted)
         if own is not None and answers is not None and target is not None:
-            losses = own.losses(answers, target.outputs, None if augmented is None else augmented.outputs)
-            terms += [answers.factor * own.weights[name] * loss for name, loss in losses.items()]
-            parts |= losses
+            further = {**own.losses(answers, target.outputs, augmented and augmented.outputs), **further}
+        terms += [scale * loss for scale, loss in further.values()]
+        parts |= {name: loss for name, (_, loss) in further.items()}
         self._add_up(parts)
         if (step + 1) % self._log_every == 0:
             self._log_step(source, target, labels, parts, factor)
         return sum(terms[1:], terms[0])
+
+    def further_losses(self, *_passes: Any) -> dict[str, tuple[float, Tensor]]:
+        """Return what a method adds to the loss: weights and losses by their names.
+
+        It is given the inputs of the source and of the target, and what the network made of each.
+        """
+        return {}
 
     def _aligned(self, source: Pass | None, target: Pass, inputs: Sequence[Any]) -> tuple[Tensor, Tensor]:
         """The distances; what makes them fail after the first step may be the network, not the data."""
@@ -304,21 +329,23 @@ class DeepAdaptation(pl.LightningModule):
         self._count += 1
 
     def _log_step(
-        self,
-        source: Pass | None,
-        target: Pass | None,
-        labels: Tensor,
-        parts: Mapping[str, Tensor],
-        factor: float,
+        self, source: Pass | None, target: Pass | None, labels: Tensor, parts: Mapping[str, Tensor], factor: float
     ) -> None:
-        rows = len((source or target).outputs)  # type: ignore[union-attr]
-        self.log_dict({name: value.detach() for name, value in parts.items()}, prog_bar=True, batch_size=rows)
-        figures: dict[str, Any] = {"weight": factor * sum(self.alignment.weights)}
+        figures = {**parts}
         if target is not None:
             figures |= self.alignment.orders({} if source is None else source.activations, target.activations)
         if source is not None and _are_classes(source.outputs, labels):
             figures["accuracy"] = _accuracy(source.outputs, labels)
-        self.log_dict(figures, batch_size=rows)
+        rows = len((source or target).outputs)  # type: ignore[union-attr]
+        means = self.means_over_ranks(figures)
+        self.log_dict({name: means.pop(name) for name in parts}, prog_bar=True, batch_size=rows)
+        self.log_dict({**means, "weight": factor * sum(self.alignment.weights)}, batch_size=rows)
+
+    def means_over_ranks(self, figures: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return figures as means over the ranks, from one reduction."""
+        stacked: Any = torch.stack([value.detach().float() for value in figures.values()])
+        means: Tensor = self.trainer.strategy.reduce(stacked, reduce_op="mean")
+        return dict(zip(figures, means.unbind(), strict=True))
 
     def validation_step(self, batch: Any, _batch_idx: int, dataloader_idx: int = 0) -> None:
         """Log loss and accuracy of a source batch, or the accuracy of a target batch given for monitoring."""
@@ -350,8 +377,7 @@ class DeepAdaptation(pl.LightningModule):
         loader = self.trainer.train_dataloader
         if resumed is not None and resumed["loader"] and isinstance(loader, PairedLoader):
             # Lightning tells the loader only in the middle of an epoch, and may draw after this hook.
-            random = RandomState.from_dict(of_this_rank(resumed["random"]))
-            loader.load_state_dict(resumed["loader"][0], random=random)
+            loader.load_state_dict(resumed["loader"][0], random=of_this_rank(resumed["random"]))
 
     def on_validation_model_zero_grad(self) -> None:
         """Keep the generators before validation, whose loaders draw as soon as they start; training shall not notice.
@@ -359,12 +385,12 @@ class DeepAdaptation(pl.LightningModule):
         It is the only hook of Lightning that comes before the loaders are started.
         """
         super().on_validation_model_zero_grad()
-        self._outside_validation = RandomState.now()
+        self._outside_validation = random_state()
 
     def on_validation_end(self) -> None:
         """Put the generators back."""
         if self._outside_validation is not None:
-            self._outside_validation.restore()
+            restore_random_state(self._outside_validation)
             self._outside_validation = None
 
     def on_train_epoch_end(self) -> None:
@@ -392,9 +418,8 @@ class DeepAdaptation(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add what is not in any state_dict: generators of all ranks, intervals taken from data, figures so far."""
-        random = self._outside_validation or RandomState.now()
         checkpoint[STATE] = {
-            "random": gathered(random.as_dict()),
+            "random": gathered(self._outside_validation or random_state()),
             "asked": self.required,
             "intervals": self.alignment.intervals(),
             "history": self.history,
@@ -456,13 +481,6 @@ def _described(batch: Any) -> str:
     if isinstance(batch, (list, tuple)):
         return f"a {type(batch).__name__} of {[type(part).__name__ for part in batch]}"
     return f"a {type(batch).__name__} of shape {tuple(batch.shape)}" if isinstance(batch, Tensor) else repr(batch)[:80]
-
-
-def _layer_widths(model: nn.Module, layers: Sequence[str], inputs: Any) -> dict[str, int]:
-    """The features of named layers, from a pass that changes nothing in the network."""
-    with eval_mode(model), torch.no_grad(), recorded(model, layers) as activations:
-        network_outputs(model, inputs)
-    return {name: values.shape[1] for name, values in activations.items()}
 
 
 def _optimizer_maker(optimizer: object, learning_rate: float | None) -> Callable[[list[Any]], Any]:

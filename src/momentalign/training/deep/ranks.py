@@ -164,19 +164,11 @@ def sharded(loader: Any, name: str) -> Any:
     return _with_sampler(loader, own)
 
 
+KEPT = (
+    "batch_size", "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn",
+    "multiprocessing_context", "generator", "prefetch_factor", "persistent_workers",
+)  # fmt: skip
+
+
 def _with_sampler(loader: DataLoader[Any], sampler: Any) -> DataLoader[Any]:
-    return DataLoader(
-        loader.dataset,
-        batch_size=loader.batch_size,
-        sampler=sampler,
-        num_workers=loader.num_workers,
-        collate_fn=loader.collate_fn,
-        pin_memory=loader.pin_memory,
-        drop_last=loader.drop_last,
-        timeout=loader.timeout,
-        worker_init_fn=loader.worker_init_fn,
-        multiprocessing_context=loader.multiprocessing_context,
-        generator=loader.generator,
-        prefetch_factor=loader.prefetch_factor,
-        persistent_workers=loader.persistent_workers,
-    )
+    return DataLoader(loader.dataset, sampler=sampler, **{name: getattr(loader, name) for name in KEPT})

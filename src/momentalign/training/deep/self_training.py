@@ -127,11 +127,9 @@ class SelfTraining(nn.Module):
     @torch.no_grad()
     def _follow(self, model: nn.Module) -> None:
         """Take in the weights that the last step has made."""
-        pairs = [
-            (own, value) for own, value in zip(self.averaged.parameters(), model.parameters(), strict=True)
-            if value.is_floating_point()
-        ]  # fmt: skip
-        move_average([own for own, _ in pairs], [value for _, value in pairs], max(self._step - 1, 0), DECAY)
+        pairs = zip(self.averaged.parameters(), model.parameters(), strict=True)
+        averages, weights = zip(*[pair for pair in pairs if pair[1].is_floating_point()], strict=True)
+        move_average(averages, weights, max(self._step - 1, 0), DECAY)
         for own, value in zip(self.averaged.buffers(), model.buffers(), strict=True):
             own.copy_(value)
 
@@ -163,28 +161,33 @@ class SelfTraining(nn.Module):
         augmented = None if self._augment is None else self._augment(inputs)
         return Answers(probabilities, augmented, self._schedule(progress))
 
-    def losses(self, answers: Answers, outputs: Tensor, augmented: Tensor | None) -> dict[str, Tensor]:
-        """Return the losses whose weight is not zero, of what the network gives for a target batch."""
+    def losses(self, answers: Answers, outputs: Tensor, augmented: Tensor | None) -> dict[str, tuple[float, Tensor]]:
+        """Return, by their names, the weights that are not zero and the losses of what the network gives."""
         found = {}
         share = share_of_rank(len(outputs), like=answers.probabilities)
         if self.weights["sharpen"]:
             assert self._shares is not None  # noqa: S101
-            shares = self._shares.to(outputs.device)
+            shares = self._shares.to(answers.probabilities)
             found["sharpen"] = target_loss(_widened(outputs), shares, joined=lambda mean: mean_over_ranks(mean, share))
         if augmented is not None:
             confidence, labels = answers.probabilities.max(1)
             each = cross_entropy(_widened(augmented), labels, reduction="none")
             found["consistency"] = share * (each * (confidence > CONFIDENT)).mean()
-        return found
+        return {name: (answers.factor * self.weights[name], loss) for name, loss in found.items()}
 
     def get_extra_state(self) -> dict[str, Any]:
         """Return what is neither weight nor buffer, for a checkpoint."""
-        return {"step": self._step, "shares": self._shares, "sums": self._sums, "batches": self._batches}
+        shares, sums = (None if values is None else values.tolist() for values in (self._shares, self._sums))
+        return {"step": self._step, "shares": shares, "sums": sums, "batches": self._batches}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._step, self._shares = state["step"], state["shares"]
-        self._sums, self._batches = state["sums"], state["batches"]
+        self._step, self._batches = state["step"], state["batches"]
+        # In double precision, which holds every number; it is brought to that of the network when it is used.
+        self._shares, self._sums = (
+            None if state[name] is None else torch.as_tensor(state[name], dtype=torch.float64)
+            for name in ("shares", "sums")
+        )
 
 
 def _widened(outputs: Tensor) -> Tensor:

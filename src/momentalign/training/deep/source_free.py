@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from momentalign.discrepancies.base import DistanceLoss
+from momentalign.discrepancies.base import DistanceLoss, Interval
 from momentalign.discrepancies.cross_moments import norm_of_covariances
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.moments.sample import (
@@ -28,7 +28,7 @@ from momentalign.moments.sample import (
 )
 from momentalign.moments.streaming import Moments
 from momentalign.networks.layers import eval_mode, network_outputs, recorded
-from momentalign.training.deep.ranks import number_of_ranks
+from momentalign.training.deep.ranks import number_of_ranks, sum_over_ranks
 from momentalign.validation import check_interval, positive_int
 
 __all__ = ["MomentsLoss", "layer_moments"]
@@ -74,7 +74,7 @@ class MomentsLoss(DistanceLoss):
     """
 
     def __init__(
-        self, moments: Moments, n_moments: int = 5, interval: tuple[float, float] = (0.0, 1.0), cross: int = 1
+        self, moments: Moments, n_moments: int = 5, interval: Interval | None = (0.0, 1.0), cross: int = 1
     ) -> None:
         super().__init__()
         if not isinstance(moments, Moments):
@@ -128,20 +128,9 @@ class MomentsLoss(DistanceLoss):
 
 
 def _of_all_ranks(rows: Tensor) -> Tensor:
-    return rows if number_of_ranks() == 1 else torch.cat(list(_Gather.apply(rows)))  # type: ignore[no-untyped-call]
-
-
-class _Gather(torch.autograd.Function):
     """The rows of all ranks, as many of each; the gradient is that of the sum of all ranks' losses."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
-        found = [torch.empty_like(rows) for _ in range(number_of_ranks())]
-        dist.all_gather(found, rows.contiguous())
-        return tuple(found)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> Tensor:  # noqa: ARG004
-        total = torch.stack(upstream)
-        dist.all_reduce(total)
-        return total[dist.get_rank()]
+    if number_of_ranks() == 1:
+        return rows
+    own = dist.get_rank()
+    parts = [rows if rank == own else torch.zeros_like(rows) for rank in range(number_of_ranks())]
+    return sum_over_ranks(torch.cat(parts))
