@@ -86,9 +86,9 @@ def test_columns_of_one_domain_are_left_out_and_said():
 def test_rows_that_repeat_and_categories_that_only_the_target_has_are_counted():
     source = pd.DataFrame({"a": [1.0, 2.0, 1.0, 1.0, 3.0], "city": ["L", "W", "L", "W", "L"]})
     target = pd.DataFrame({"a": [1.0, 1.0, 2.0], "city": ["G", "G", "S"]})
-    *_, unseen, repeated = Preprocessor().fit(source, X_target=target).notes_
-    assert repeated.startswith("1 of 5 rows of the source repeat an earlier row")
-    assert unseen == "column 'city' holds 2 values which the source lacks in 3 rows of the target: 'G', 'S'."
+    fitted = Preprocessor().fit(source, X_target=target)
+    assert fitted.notes_[-1].startswith("1 of 5 rows of the source repeat an earlier row")
+    assert fitted.unseen_ == {"city": {"G": 2, "S": 1}}
     assert Preprocessor().fit(source.iloc[1:], X_target=source).notes_ == []
 
 

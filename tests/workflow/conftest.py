@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -74,9 +72,3 @@ def folder(fitted: TableModel, tmp_path: Path) -> Path:
     """The folder of the model of wines."""
     fitted.save(tmp_path / "model")
     return tmp_path / "model"
-
-
-@pytest.fixture
-def content() -> Callable[[Path], dict[str, Any]]:
-    """All files of a folder with what they hold."""
-    return lambda path: {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
