@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 import momentalign as ma
+from momentalign.estimators import portfolio
 from momentalign.workflow.model import TableModel
 
 GRAPES = np.array(["barolo", "grignolino", "barbera"])
@@ -43,6 +44,18 @@ def files(cellars: tuple[pd.DataFrame, pd.DataFrame], tmp_path: Path) -> tuple[P
 def fitted(cellars: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
     """A portfolio, the default, evaluated with the labels of the target."""
     return ma.fit(*cellars, label="grape", target_label="grape", id_column="bottle")
+
+
+@pytest.fixture(scope="session")
+def aligned(cellars: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
+    """Aligned networks, trained for a moment."""
+    return ma.fit(*cellars, label="grape", id_column="bottle", max_epochs=20, device="cpu")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the updates of a portfolio: for what does not depend on how well networks learn."""
+    monkeypatch.setattr(portfolio, "UPDATES", 80)
 
 
 @pytest.fixture(scope="session")

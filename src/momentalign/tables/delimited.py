@@ -87,17 +87,16 @@ def read_delimited(path: Path, request: Request) -> Iterator[Table]:
     kinds = {name: request.kind(name) for name in columns}
     if request.rows is not None:
         kinds |= _find_kinds(form, {name: columns[name] for name, kind in kinds.items() if kind is None})
-    start, commas = 0, list[str]()
+    start, warned = 0, False
     for cells in regroup(_batches(form, list(columns.values())), request.rows):
-        warned = bool(commas)
+        commas: list[str] | None = [] if form.comma else None
         converted = {
-            name: convert_cells(
-                column, form.where(name), kind=kinds[name], start=start, commas=commas if form.comma else None
-            )
+            name: convert_cells(column, form.where(name), kind=kinds[name], start=start, commas=commas)
             for name, column in zip(columns, cells.columns, strict=True)
         }
         if commas and not warned:
-            _warn_of_commas(path, [name for name in columns if form.where(name) in commas])
+            warned, found = True, set(commas)
+            _warn_of_commas(path, [name for name in columns if form.where(name) in found])
         yield split_frame(pd.DataFrame(converted, index=pd.RangeIndex(cells.num_rows), copy=False), request, start)
         start += cells.num_rows
 
@@ -117,7 +116,7 @@ def _clean(name: str) -> str:
 
 
 def _find_kinds(form: _Format, columns: Mapping[str, str]) -> dict[str, Kind]:
-    """Return what some columns hold, by one reading of the whole file; none are asked for where none are given."""
+    """Return what some columns hold, by one reading of the whole file."""
     counts = {name: CellCounts(form.where(name), form.comma) for name in columns}
     for cells in regroup(_batches(form, list(columns.values())), _COUNTED) if columns else ():
         for count, column in zip(counts.values(), cells.columns, strict=True):

@@ -354,8 +354,10 @@ def _choose_categories(
             f"column {name!r} has {len(shares)} categories; the {len(kept)} most frequent are kept, the others count "
             f"as unknown{f'; if it is free text, give text={name!r} (--text)' if _is_free_text(shares) else ''}."
         )
-    if len(counts) > 1 and (unseen := Counter({text: n for text, n in counts[1].items() if text not in counts[0]})):
-        choices.unseen[name] = unseen
+    # A column of pandas' categories counts also those that no row has.
+    unseen = {text: n for text, n in counts[-1].items() if n and not counts[0].get(text)}
+    if unseen:
+        choices.unseen[name] = Counter(unseen)
     return CategoryColumn(name, tuple(sorted(kept)), indicator=indicator)
 
 
