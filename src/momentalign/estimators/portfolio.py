@@ -317,13 +317,15 @@ class Portfolio:
         if key not in self.predicted_held_out:
             problem = self.problem
             folds = {fold: rows for fold, rows in enumerate(problem.folds) if (*key, fold) in self.learners}
-            if not folds:  # Too few rows to hold any out: those it was trained on have to do.
-                folds = {-1: np.arange(len(problem.labels))}
             predicted = [
                 self.learners[*key, fold].predict(problem.source[rows], classes=problem.classes)
                 for fold, rows in folds.items()
             ]
-            self.predicted_held_out[key] = np.concatenate(list(folds.values())), np.concatenate(predicted)
+            held_out = list(folds.values())
+            if not folds:  # Too few rows to hold any out: those it was trained on have to do.
+                held_out = [np.arange(len(problem.labels))]
+                predicted = [self.learners[*key, -1].predict(problem.source, classes=problem.classes)]
+            self.predicted_held_out[key] = np.concatenate(held_out), np.concatenate(predicted)
         return self.predicted_held_out[key]
 
     def answer_on_target(self, weights: Floats, bounds: tuple[float, float] = (0.0, 1.0)) -> Floats:

@@ -412,8 +412,9 @@ _VALID: dict[str, Callable[[Any], bool]] = {
 def _encoder(column: Mapping[str, Any]) -> Encoder:
     """Build the encoder of one column, every field of its type and within its range."""
     parts = dict(column)
-    home = _ENCODERS[parts.pop("encoder")]
+    home: Any = _ENCODERS[parts.pop("encoder")]
     _demand(set(parts) == {field.name for field in fields(home)}, "fields of a column")
     for name, value in parts.items():
         _demand(_VALID[name](value), f"{name} {value!r:.40}")
-    return home(**{name: tuple(value) if name == "categories" else value for name, value in parts.items()})
+    encoder: Encoder = home(**{part: tuple(value) if part == "categories" else value for part, value in parts.items()})
+    return encoder

@@ -341,7 +341,7 @@ def flagged_columns(preprocessor: Preprocessor, X: Matrix, X_target: Matrix) -> 
     found: dict[str, list[dict[str, Any]]] = {"constant": [], "unseen": unseen, "outside": []}
     columns: list[Any] = preprocessor.encoders_
     if preprocessor.form_ != "columns":  # those of a matrix are features as they are
-        names = [] if sparse.issparse(X) else preprocessor.get_feature_names_out()
+        names: Any = () if sparse.issparse(X) else preprocessor.get_feature_names_out()
         columns = [NumberColumn(str(name), 0.0, 0.0, 1.0, indicator=False) for name in names]
     start = 0
     for column in columns:
