@@ -290,19 +290,15 @@ class Portfolio:
     learners: dict[tuple[Any, ...], Learner]
     predicted: dict[str, Floats] = field(default_factory=dict)
     """Predictions for rows of the target, by name of the candidate."""
-    predicted_held_out: dict[tuple[Any, ...], tuple[Rows, Floats]] = field(default_factory=dict)
-    """Held-out source rows and the predictions for them, by what was learned."""
 
-    def learner(self, candidate: Candidate) -> Learner:
-        """Return what was learned from all rows."""
-        return self.learners[*_learns_like(candidate), -1]
+    def learner(self, candidate: Candidate, fold: int = -1) -> Learner:
+        """Return what was learned from all rows, or without a fold of them."""
+        return self.learners[*_learns_like(candidate), fold]
 
     def replace(self, candidate: Candidate, learner: Learner) -> None:
         """Put another learner in the place of what was learned from all rows."""
-        key = _learns_like(candidate)
-        self.learners[*key, -1] = learner
+        self.learners[*_learns_like(candidate), -1] = learner
         self.predicted.pop(candidate.name, None)
-        self.predicted_held_out.pop(key, None)
 
     def on_target(self, candidate: Candidate) -> Floats:
         """Return predictions for the rows of the target that the evidence is taken from."""
@@ -313,20 +309,16 @@ class Portfolio:
 
     def held_out(self, candidate: Candidate) -> tuple[Rows, Floats]:
         """Return held-out source rows and the predictions for them of what was trained without them."""
-        key = _learns_like(candidate)
-        if key not in self.predicted_held_out:
-            problem = self.problem
-            folds = {fold: rows for fold, rows in enumerate(problem.folds) if (*key, fold) in self.learners}
-            predicted = [
-                self.learners[*key, fold].predict(problem.source[rows], classes=problem.classes)
-                for fold, rows in folds.items()
-            ]
-            held_out = list(folds.values())
-            if not folds:  # Too few rows to hold any out: those it was trained on have to do.
-                held_out = [np.arange(len(problem.labels))]
-                predicted = [self.learners[*key, -1].predict(problem.source, classes=problem.classes)]
-            self.predicted_held_out[key] = np.concatenate(held_out), np.concatenate(predicted)
-        return self.predicted_held_out[key]
+        folds = [fold for fold in range(len(self.problem.folds)) if (*_learns_like(candidate), fold) in self.learners]
+        rows = [self.problem.folds[fold] for fold in folds]
+        predicted = [
+            self.learner(candidate, fold).predict(self.problem.source[own], classes=self.problem.classes)
+            for fold, own in zip(folds, rows, strict=True)
+        ]
+        if not rows:  # Too few rows to hold any out: those it was trained on have to do.
+            every = np.arange(len(self.problem.labels))
+            return every, self.learner(candidate).predict(self.problem.source, classes=self.problem.classes)
+        return np.concatenate(rows), np.concatenate(predicted)
 
     def answer_on_target(self, weights: Floats, bounds: tuple[float, float] = (0.0, 1.0)) -> Floats:
         """Return the weighted average of all candidates for rows of the target, each within the bounds."""
