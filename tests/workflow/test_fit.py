@@ -62,6 +62,7 @@ def test_frames_files_and_the_estimator_by_hand_give_the_same_bits(
         np.testing.assert_array_equal(model.predict(target), estimator.predict(preprocessor.transform(target)))
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("method", ["auto", "cmd"])
 def test_regression_is_the_regressor_by_hand(readings: Frames, method: str):
     source, target = readings
@@ -102,10 +103,10 @@ def test_the_default_does_no_harm_where_alignment_would():
     assert model.summary["decision"].startswith("Not adapted")
 
 
-def test_numbers_far_from_zero_keep_what_differs(cellars: Frames):
+def test_numbers_far_from_zero_keep_what_differs(fitted: TableModel, cellars: Frames):
     """As seconds since 1970 do: float32 would round them to steps of two minutes."""
     moved = [frame.assign(**{name: frame[name] + 1e9 for name in frame.columns[1:-1]}) for frame in cellars]
-    near, far = (ma.fit(*frames, **WINES, target_label="grape") for frames in (cellars, moved))
+    near, far = fitted, ma.fit(*moved, **WINES, target_label="grape")
     scores = [model.summary["evaluation"]["accuracy"] for model in (near, far)]
     assert scores[1] == pytest.approx(scores[0], abs=0.03)
 

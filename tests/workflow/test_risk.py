@@ -124,6 +124,7 @@ def test_a_fifth_is_flagged_and_less_often_right(detector: TableModel, tables: F
     assert [group["known"] for group in groups] == pytest.approx([flagged, others])
 
 
+@pytest.mark.usefixtures("quick")
 def test_values_are_risky_where_candidates_differ(readings: Frames):
     model = ma.fit(*readings, label="price", id_column="id", regression=True)
     risk = model.risk(readings[1])

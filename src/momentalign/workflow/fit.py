@@ -39,7 +39,7 @@ from momentalign.workflow.comparison import known_labels
 from momentalign.workflow.model import Estimator, TableModel
 from momentalign.workflow.risk import ask, distances, risk_cut, risk_scores
 from momentalign.workflow.summary import summarise
-from momentalign.workflow.threshold import Threshold, choose_threshold, parse_threshold, rarer_class
+from momentalign.workflow.threshold import choose_threshold, parse_threshold, rarer_class
 
 __all__ = ["METHODS", "fit"]
 
@@ -154,6 +154,8 @@ def fit(
     label, y = labelled.label or label, labelled.labels
     if not regression:
         _refuse_values(label, y)
+    if rule is not None and (classes := len(set(y.tolist()))) != 2:
+        raise InvalidInputError(f"threshold is for two classes, and {label!r} has {classes}; leave it out.")
     unlabelled, hint = _target(target, labelled, label, target_label, id_column)
     labelled, weights = _set_apart(labelled, sample_weight)
     unlabelled = _without(unlabelled, sample_weight)
@@ -178,7 +180,7 @@ def fit(
         networks = [kind(random_state=seed + more, verbose=verbose, **settings) for more in range(seeds)]
         estimator = min((one.fit(X, y, X_target) for one in networks), key=_held_out_loss)
         settings["seeds"] = seeds
-    chosen = None if rule is None else _threshold(rule, estimator, y, label)
+    chosen = None if rule is None else choose_threshold(rule, rarer_class(y, estimator.classes_) or 0, estimator)
     answers = ask(estimator, X_target, chosen)
     moments = Moments.of(X), Moments.of(X_target)
     distance = distances(X_target, *moments)
@@ -266,15 +268,6 @@ def _set_apart(table: Table, sample_weight: str | None) -> tuple[Table, NDArray[
         raise InvalidInputError(f"sample_weight={sample_weight!r} holds no numbers; give a column of weights.")
     weights = check_row_values(column_numbers(rows[sample_weight]), f"sample_weight={sample_weight!r}")
     return _without(table, sample_weight), weights
-
-
-def _threshold(rule: Any, estimator: Any, y: NDArray[Any], label: str) -> Threshold:
-    positive = rarer_class(y, estimator.classes_)
-    if positive is None:
-        raise InvalidInputError(
-            f"threshold is for two classes, and {label!r} has {len(estimator.classes_)}; leave it out."
-        )
-    return choose_threshold(rule, positive, estimator)
 
 
 def _held_out_loss(network: MANNClassifier | MANNRegressor) -> float:
