@@ -92,7 +92,28 @@ def test_other_class_shares_are_not_adapted_away():
     assert model.score(X[large], y[large]) > 0.85
 
 
-def test_classes_that_are_compact_are_found_again_in_the_target(quick):
+def test_another_season_is_not_undone():
+    """Warm days are busy days, and hours are learned by trees alone: half of that would be lost by adapting."""
+    random = np.random.default_rng(0)
+
+    def days(temperature):
+        hours, warm, rest = (
+            random.uniform(0.0, 24.0, 800),
+            random.normal(temperature, 1.0, 800),
+            random.normal(size=800),
+        )
+        busy = np.cos(hours * np.pi / 4.0) + 0.8 * warm + 0.2 * random.normal(size=800) > 1.0
+        return np.column_stack([hours, warm, warm + 0.3 * random.normal(size=800), rest]), busy
+
+    (X, y), (target, y_target) = days(0.0), days(1.5)
+    model = ma.AutoClassifier(random_state=0).fit(X, y, target)
+    plain = ma.AutoClassifier(random_state=0).fit(X, y)
+    assert model.agreement_[0] < 0.9 * model.agreement_[1]
+    assert "less accurate on held-out source rows" in model.decision_
+    assert model.score(target, y_target) > plain.score(target, y_target) - 0.02
+
+
+def test_classes_that_are_compact_are_found_again_in_the_target():
     random = np.random.default_rng(0)
     codes = random.integers(3, size=600)
     centres = 5 * np.eye(3, 12)
@@ -201,6 +222,22 @@ def test_what_cannot_be_trained_on_is_refused(classes):
 
 def test_agreement_decides_how_much_is_adapted():
     assert [Evidence(on, 1.0).share_adapted for on in (0.5, 0.945, 0.99)] == pytest.approx([1.0, 0.5, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("observed", "share", "because"),
+    [
+        ({"behind": 0.045}, 0.5, "less accurate on held-out source rows"),
+        ({"behind": 0.2}, 0.0, "less accurate on held-out source rows"),
+        ({"across": 0.1}, 0.4, "differ from each other already"),
+        ({"unexplained": 0.5}, 0.0, "other class shares"),
+        ({"outside": 1.0, "behind": 0.2}, 0.0, "less accurate on held-out source rows"),
+    ],
+)
+def test_other_observations_speak_against_adapting(observed, share, because):
+    evidence = Evidence(0.5, 1.0, **observed)
+    assert evidence.share_adapted == pytest.approx(share)
+    assert because in evidence.reason
 
 
 @pytest.mark.parametrize("estimator", [ma.AutoClassifier(random_state=0), ma.AutoRegressor(random_state=0)])

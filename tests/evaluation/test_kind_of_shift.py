@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from momentalign.evaluation.kind_of_shift import is_moved_copy, share_outside, unexplained_shift
+from momentalign.evaluation.kind_of_shift import (
+    is_moved_copy,
+    share_outside,
+    shift_across_directions,
+    unexplained_shift,
+)
 
 
 @pytest.fixture
@@ -61,3 +66,34 @@ def test_rows_far_from_the_range_of_the_source_are_outside():
     source = np.array([[0.0, 0.0], [1.0, 1.0]])
     assert share_outside(source, np.array([[2.0, 3.0]])) == 1.0
     assert share_outside(source, np.array([[0.5, 1.5]])) == 0.0
+
+
+@pytest.mark.parametrize("features", [8, 60])
+def test_another_population_moves_along_the_directions_of_the_source_and_other_instruments_across(features):
+    """Features are mixtures of three causes; another population has other causes, an instrument adds what it likes."""
+    random = np.random.default_rng(0)
+    mixing = random.normal(size=(3, features))
+
+    def measured(rows, cause=0.0):
+        return random.normal(cause, 1.0, (rows, 3)) @ mixing + 0.3 * random.normal(size=(rows, features))
+
+    source, once = measured(400), np.ones(400)
+    assert shift_across_directions(source, once, measured(500, cause=1.0)) < 0.5
+    assert shift_across_directions(source, once, measured(500) + random.normal(size=features)) > 1.0
+    # Each row given twice says the same as a weight of two.
+    target = measured(500, cause=1.0)
+    twice = shift_across_directions(np.repeat(source, 2, axis=0), np.ones(800), target)
+    np.testing.assert_allclose(shift_across_directions(source, 2.0 * once, target), twice, rtol=1e-6)
+
+
+def test_constant_features_and_equal_means_move_nowhere():
+    random = np.random.default_rng(0)
+    source = np.column_stack([random.normal(size=300), np.zeros(300)])
+    assert shift_across_directions(source, np.ones(300), source + np.array([1.0, 0.0])) == 0.0
+    assert shift_across_directions(np.zeros((5, 2)), np.ones(5), np.ones((5, 2))) == 0.0
+
+
+def test_directions_are_not_known_from_few_rows():
+    source, target = np.random.default_rng(0).normal(size=(2, 100, 30))
+    assert shift_across_directions(source, np.ones(100), target) == np.inf
+    assert shift_across_directions(source[:20], np.ones(20), target) == np.inf

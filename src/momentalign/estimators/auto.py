@@ -52,7 +52,12 @@ from momentalign.estimators.portfolio import (
     sparse_if_mostly_zero,
     train,
 )
-from momentalign.evaluation.kind_of_shift import is_moved_copy, share_outside, unexplained_shift
+from momentalign.evaluation.kind_of_shift import (
+    is_moved_copy,
+    share_outside,
+    shift_across_directions,
+    unexplained_shift,
+)
 from momentalign.evaluation.target_accuracy import TargetEstimate
 from momentalign.networks.shallow import Matrix
 from momentalign.validation import check_row_values, check_seed, naming
@@ -332,22 +337,24 @@ class AutoClassifier(ClassifierMixin, AutoEstimator):  # type: ignore[misc]
             return _Judgement(of_plain, of_plain, scores)
         labels = [portfolio.on_target(candidate).argmax(axis=1) for candidate in candidates]
         self.agreement_ = _mean_agreement(labels, plain), _mean_agreement(guesses, plain)
-        evidence = self._evidence(portfolio, of_plain)
-        share, weights = evidence.share_adapted, np.zeros(len(candidates))
         # On sparse rows plain models count for nothing.
         asked = [number for number, one in enumerate(candidates) if one.asked and (one.adapted or not self.sparse_)]
+        by_agreement = np.zeros(len(candidates))
+        by_agreement[asked] = agreement_weights([labels[index] for index in asked])
+        evidence = self._evidence(portfolio, of_plain, _behind(portfolio, scores, by_agreement))
+        share, weights = evidence.share_adapted, np.zeros(len(candidates))
         if evidence.moved_copy:  # What is right on the source is right on its copy.
             moved = [number for number, one in enumerate(candidates) if one.view == "target"]
             weights[moved] = source_weights([scores[number] for number in moved])
             return _Judgement(weights, of_plain, scores, evidence)
-        weights[asked] = agreement_weights([labels[index] for index in asked])
+        weights = by_agreement
         if not self.sparse_:
             own = np.array([one.view == "target" for one in candidates])
-            weights *= np.where(own, 1.0, 1.0 - evidence.outside)
+            weights = weights * np.where(own, 1.0, 1.0 - evidence.outside)
         weights = share * weights / weights.sum() + (1.0 - share) * of_plain
         return _Judgement(_with_class_means(portfolio, scores, weights, share), of_plain, scores, evidence)
 
-    def _evidence(self, portfolio: Portfolio, of_plain: Floats) -> Evidence:
+    def _evidence(self, portfolio: Portfolio, of_plain: Floats, behind: float) -> Evidence:
         """Return what speaks for adapting and against it."""
         problem = portfolio.problem
         if self.sparse_:
@@ -360,6 +367,8 @@ class AutoClassifier(ClassifierMixin, AutoEstimator):  # type: ignore[misc]
         return Evidence(
             *self.agreement_,
             unexplained=unexplained,
+            across=shift_across_directions(source, counts, target),
+            behind=behind,
             outside=share_outside(source, target),
             moved_copy=is_moved_copy(source, counts, target, standardised, unexplained),
         )
@@ -442,6 +451,20 @@ class AutoClassifier(ClassifierMixin, AutoEstimator):  # type: ignore[misc]
 
 def _mean_agreement(labels: list[NDArray[np.intp]], of: list[int]) -> float:
     return float(agreement([labels[index] for index in of]).mean())
+
+
+def _behind(portfolio: Portfolio, scores: list[float], by_agreement: Floats) -> float:
+    """How far adapted candidates are behind the best plain one on held-out source rows, less one standard error."""
+    candidates, problem = portfolio.candidates, portfolio.problem
+    best = max((index for index, one in enumerate(candidates) if not one.adapted), key=lambda index: scores[index])
+    asked = [index for index, one in enumerate(candidates) if one.adapted and by_agreement[index]]
+    found = [portfolio.held_out(candidates[index]) for index in (best, *asked)]
+    rows = min((held_out for held_out, _ in found), key=len)  # Some were trained without the first part only.
+    right = np.stack([predicted[: len(rows)].argmax(axis=1) for _, predicted in found]) == problem.labels[rows]
+    apart = right[0] - np.average(right[1:], axis=0, weights=by_agreement[asked])
+    mean = float(np.average(apart, weights=problem.counts[rows]))
+    variance = float(np.average((apart - mean) ** 2, weights=problem.counts[rows]))
+    return mean - float(np.sqrt(variance / problem.counts[rows].sum()))
 
 
 def _with_class_means(portfolio: Portfolio, scores: list[float], weights: Floats, share: float) -> Floats:

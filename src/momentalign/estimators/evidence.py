@@ -1,6 +1,6 @@
 r"""What can be known without target labels: whether to adapt, and how much each candidate is worth.
 
-Five observations carry the portfolio of :mod:`momentalign.estimators.auto`.
+These observations carry the portfolio of :mod:`momentalign.estimators.auto`.
 
 *Plain models that agree need no help.* Different learners that were trained on the source err differently. Where the
 target differs in what matters they begin to disagree, about in step with the accuracy they lose:
@@ -14,6 +14,13 @@ is as good, nothing speaks for adapting.
 *Other class shares are no reason to adapt.* Where the target has more of one class, its means move towards the means
 of that class, and standardising each domain by itself would undo just that. So the shift of the means is compared with
 the shift that the predicted class shares explain: the means of the source's classes, mixed in these shares.
+
+*Another population is no reason to adapt either.* Its rows differ in the ways in which rows of the source differ from
+each other already, and what plain models learned of these ways holds. Instruments that drift move features without
+regard to each other, so the shift leaves the directions in which the source varies.
+
+*Adapting must not cost accuracy on the source.* Where adapted candidates are clearly less accurate on held-out source
+rows than the best plain one, the classes cannot be told apart by what adapting leaves.
 
 *A moved copy must be moved back.* Where instruments changed, all plain models may agree and be wrong. Where the
 features moved far, but have the same distributions as the source once each domain is standardised by itself, the
@@ -56,6 +63,10 @@ Floats: TypeAlias = NDArray[np.float64]
 # result hardly depends on them: powers from 4 to 16 and bounds from 0.85 to 1 are within 0.3 points of each other.
 AGREEMENT_POWER = 8.0
 FULLY_ADAPTED, NOT_ADAPTED = 0.92, 0.97
+# Shift across the directions of the source, relative to along them, and how much is adapted where it stays within them.
+WITHIN_DIRECTIONS, ACROSS_DIRECTIONS, ADAPTED_WITHIN = 0.7, 1.0, 0.4
+# How far adapted candidates are behind plain ones on held-out source rows, beyond one standard error.
+HARDLY_BEHIND, FAR_BEHIND = 0.03, 0.06
 SOURCE_POWER = 30.0
 # The part of the answer that class means give, and how it fades where on held-out source rows they are further behind
 # the median of the other candidates than so much.
@@ -86,6 +97,10 @@ class Evidence(NamedTuple):
     """and on held-out source rows."""
     unexplained: float = 1.0
     """The part of the shift of the means that class shares do not explain."""
+    across: float = np.inf
+    """How far the means move across the directions in which the source varies, relative to along them."""
+    behind: float = 0.0
+    """How far adapted candidates are behind the best plain one on held-out source rows, beyond what may be chance."""
     outside: float = 0.0
     """How far the target is outside of what the source covers, from 0 to 1."""
     moved_copy: bool = False
@@ -105,7 +120,9 @@ class Evidence(NamedTuple):
         """How much of the answer the average of all candidates gives, and not the plain models alone."""
         if self.is_sparse or self.moved_copy:
             return 1.0
-        return max(self.outside, self.disagreement * ramp(self.unexplained, EXPLAINED, UNEXPLAINED))
+        leaves = ADAPTED_WITHIN + (1.0 - ADAPTED_WITHIN) * ramp(self.across, WITHIN_DIRECTIONS, ACROSS_DIRECTIONS)
+        called_for = self.disagreement * ramp(self.unexplained, EXPLAINED, UNEXPLAINED) * leaves
+        return max(self.outside, called_for) * (1.0 - ramp(self.behind, HARDLY_BEHIND, FAR_BEHIND))
 
     @property
     def done(self) -> str:
@@ -126,7 +143,7 @@ class Evidence(NamedTuple):
                 "The features moved, and once each domain is standardised by itself their distributions are the same; "
                 "the answer is an average of models for features moved back."
             )
-        if self.outside == 1.0:
+        if self.outside == 1.0 and self.share_adapted == 1.0:
             return (
                 "The target lies outside of what the source covers, where plain models can only guess; the answer is "
                 "an average of models that standardise each domain by itself."
@@ -137,15 +154,29 @@ class Evidence(NamedTuple):
         )
         share = self.share_adapted
         if share == 0.0 and self.disagreement > 0.0:
-            return (
-                f"{agree}, but other class shares explain much of the shift, and adapting would undo them; the answer "
-                "is an average of plain models."
-            )
+            return f"{agree}, but {self._objection}; the answer is an average of plain models."
         if share == 0.0:
             return f"{agree}, so nothing speaks for adapting; the answer is an average of plain models."
         if share == 1.0:
             return f"{agree}; the answer is an average of adapted and plain models, weighted by their agreement."
-        return f"{agree}; adapted models give {share:.0%} of the answer and plain ones the rest."
+        but = f", but {self._objection}" if self._objection else ""
+        return f"{agree}{but}; adapted models give {share:.0%} of the answer and plain ones the rest."
+
+    @property
+    def _objection(self) -> str:
+        """What speaks most against adapting where plain models disagree, if anything does."""
+        allowed = {
+            "adapted models are less accurate on held-out source rows": 1.0
+            - ramp(self.behind, HARDLY_BEHIND, FAR_BEHIND),
+            "other class shares explain much of the shift, and adapting would undo them": ramp(
+                self.unexplained, EXPLAINED, UNEXPLAINED
+            ),
+            "the target differs in the ways in which source rows differ from each other already": ramp(
+                self.across, WITHIN_DIRECTIONS, ACROSS_DIRECTIONS
+            ),
+        }
+        objection = min(allowed, key=lambda one: allowed[one])
+        return objection if allowed[objection] < 1.0 else ""
 
     def expected_accuracy(
         self,

@@ -32,11 +32,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, sparse, special
-from sklearn.decomposition import PCA, TruncatedSVD
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
-from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.evaluation.class_shares import Predictions, calibrated, predictions_of, temperature
@@ -205,6 +200,9 @@ def _classifiers_agreement(
 
 def _learners(codes: Codes, domains: _Domains) -> list[tuple[Codes, Codes, Codes]]:
     """What learners trained on the source rows say: of those rows, held out, and of the target in both scalings."""
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.linear_model import LogisticRegression
+
     if len(codes) < _FEWEST_ROWS or len(np.unique(codes)) < 2:
         return []
     fold = _fold_of_rows(codes)
@@ -235,6 +233,9 @@ def _fold_of_rows(codes: Codes) -> Codes:
 
 def _separability(domains: _Domains) -> float:
     """0 where a linear domain classifier guesses, 1 from an area under its curve of 0.75 on."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
     domain = np.repeat([0, 1], [len(domains.source), len(domains.target)])
     folds = min(_FOLDS, len(domains.source), len(domains.target))
     if folds < 2:
@@ -258,6 +259,8 @@ def _drawn(rows: int) -> Codes:
 
 def _domains(X: Any, X_target: Any, rows: tuple[Codes, Codes]) -> _Domains:
     """Drawn rows of unit variance, brought to few columns by principal components where they are many."""
+    from sklearn.decomposition import PCA, TruncatedSVD
+
     source, target = _numeric(X, X_target, rows)
     if source.shape[1] != target.shape[1]:
         raise InvalidInputError(
@@ -366,6 +369,8 @@ def _balanced_accuracy(probabilities: Floats, labels: Floats) -> float:
 
 def _roc_auc(probabilities: Floats, labels: Floats) -> float:
     """Each row counts as positive and as negative, with the probabilities of its label."""
+    from sklearn.metrics import roc_auc_score
+
     areas = []
     for scores, share in zip(probabilities.T, labels.T, strict=True):
         if 0.0 < share.sum() < len(share):
@@ -430,6 +435,9 @@ def _disagreement_growth(
     source: Floats, target: Floats, truth: Floats, others: list[Any], domains: _Domains, rows: tuple[Codes, Codes]
 ) -> float:
     """How many times as far from other learners' predictions the model's are on the target as on the source."""
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.linear_model import Ridge
+
     apart = [(abs(np.asarray(one[0]) - source).mean(), abs(np.asarray(one[1]) - target).mean()) for one in others]
     if len(truth) >= _FEWEST_ROWS:
         apart += [
@@ -445,6 +453,8 @@ def _disagreement_growth(
 
 def _apart(learner: Any, source: Floats, target: Floats, truth: Floats, domains: _Domains) -> tuple[float, float]:
     """How far a learner is from the model on held-out source rows, and on the target by the worse scaling."""
+    from sklearn.model_selection import KFold
+
     distances = []
     for train, test in KFold(_FOLDS, shuffle=True, random_state=0).split(truth):
         learner.fit(domains.source[train], truth[train])
