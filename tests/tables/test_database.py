@@ -11,8 +11,8 @@ import pytest
 import momentalign as ma
 from momentalign.errors import DataNotFoundError, InvalidInputError, MissingExtraError
 from momentalign.tables.database import without_password
+from momentalign.tables.encoders import kind_of
 from momentalign.tables.read import read_chunks, read_table
-from momentalign.tables.table import kind_of
 
 pytest.importorskip("sqlalchemy")
 

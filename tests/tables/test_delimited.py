@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
 from momentalign.tables import delimited
+from momentalign.tables.encoders import kind_of
 from momentalign.tables.read import read_chunks, read_table
-from momentalign.tables.table import kind_of
 
 NAMES = st.text("abcäöü xyz_1", min_size=1, max_size=6).map(str.strip).filter(lambda name: name[:1].isalpha())
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53) | st.none()
@@ -130,7 +130,7 @@ def test_a_decimal_comma_is_read_and_said(tmp_path):
     with pytest.warns(MomentAlignWarning, match="'preis' has numbers with a decimal comma"):
         assert read_table(path).rows["preis"].tolist() == [1.5, -0.25]
     path = _csv(tmp_path, "".join(f"{row}\n" for row in ["a;b;c;d;e", *["1,5;1,5;1,5;1,5;1,5"] * 9]))
-    with pytest.warns(MomentAlignWarning, match="column 'c' and 2 more has numbers with a decimal comma") as caught:
+    with pytest.warns(MomentAlignWarning, match="columns 'a', 'b', 'c' and 2 more have numbers with a dec") as caught:
         assert sum(len(part) for part in read_chunks(path, rows=2)) == 9
     assert len(caught) == 1
 
@@ -212,25 +212,24 @@ def test_a_wrong_cell_among_numbers_is_named_whatever_the_chunks(tmp_path):
 
 
 def test_names_of_more_than_a_block_of_the_scan_are_all_read(tmp_path):
-    names = [f"column_{number:07d}" for number in range(80_000)]
+    names = [f"{'c' * 600}{number}" for number in range(2_000)]
     path = _csv(tmp_path, ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n")
     assert read_table(path).columns == names
 
 
 def test_a_wide_table_is_read_in_linear_time(tmp_path):
-    """Looking each name up in the list of all would take ten thousand million comparisons."""
-    width = 100_000
+    """Looking each name up in the list of all would take a thousand million comparisons."""
+    width = 30_000
     names = [f"c{column}" for column in range(width)]
     path = _csv(tmp_path, "\n".join(",".join(row) for row in [names, ["1"] * width, ["2"] * width]))
     begun = time.process_time()
     table = read_table(path, label="c7", label_required=False)
-    assert time.process_time() - begun < 20
+    assert time.process_time() - begun < 6
     assert len(table.columns) == width - 1
 
 
-def test_no_thread_holds_a_file_that_was_refused_or_left(tmp_path, monkeypatch, rng):
+def test_no_thread_holds_a_file_that_was_refused_or_left(tmp_path, rng):
     """A thread of Arrow that reads ahead while the interpreter shuts down would end the process with an abort."""
-    monkeypatch.setattr(delimited, "_SCANNED", 2**20)
     refused, left = tmp_path / "refused.csv.bz2", tmp_path / "left.csv.bz2"  # slow to read, so that it is under way
     rows = "".join(f"{number},1\n" for number in rng.random(150_000))
     refused.write_bytes(bz2.compress(f"a,b\n1,2,3\n{rows}".encode()))

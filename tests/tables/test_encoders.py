@@ -5,8 +5,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from momentalign.tables.encoders import CategoryColumn, DateColumn, NumberColumn
-from momentalign.tables.table import column_numbers, elapsed_days, kind_of
+from momentalign.tables.encoders import (
+    CategoryColumn,
+    DateColumn,
+    NumberColumn,
+    column_numbers,
+    elapsed_days,
+    kind_of,
+)
 
 
 def _written(encoder, column):

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from momentalign.errors import DamagedFileError, InvalidInputError
+from momentalign.tables.encoders import kind_of
 from momentalign.tables.read import read_chunks, read_table
-from momentalign.tables.table import kind_of
 
 DAY = datetime.datetime(2020, 5, 1, 12, tzinfo=datetime.UTC)
 

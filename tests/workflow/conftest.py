@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +10,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 import momentalign as ma
+from momentalign.estimators import portfolio
 from momentalign.workflow.model import TableModel
 
 GRAPES = np.array(["barolo", "grignolino", "barbera"])
@@ -48,6 +47,18 @@ def fitted(cellars: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
 
 
 @pytest.fixture(scope="session")
+def aligned(cellars: tuple[pd.DataFrame, pd.DataFrame]) -> TableModel:
+    """Aligned networks, trained for a moment."""
+    return ma.fit(*cellars, label="grape", id_column="bottle", max_epochs=20, device="cpu")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the updates of a portfolio: for what does not depend on how well networks learn."""
+    monkeypatch.setattr(portfolio, "UPDATES", 80)
+
+
+@pytest.fixture(scope="session")
 def readings() -> tuple[pd.DataFrame, pd.DataFrame]:
     """``id``, two readings of one quantity and its ``price``; the second reading is moved in the target."""
 
@@ -74,9 +85,3 @@ def folder(fitted: TableModel, tmp_path: Path) -> Path:
     """The folder of the model of wines."""
     fitted.save(tmp_path / "model")
     return tmp_path / "model"
-
-
-@pytest.fixture
-def content() -> Callable[[Path], dict[str, Any]]:
-    """All files of a folder with what they hold."""
-    return lambda path: {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}

@@ -14,17 +14,11 @@ from sklearn.datasets import dump_svmlight_file, make_classification, make_regre
 
 import momentalign as ma
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.estimators import portfolio
 from momentalign.workflow import export
 from momentalign.workflow.export import onnx_inputs
 
+pytestmark = pytest.mark.usefixtures("quick")
 SMALL: dict[str, Any] = {"hidden": (5,), "max_epochs": 3, "random_state": 0}
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of the updates: for what does not depend on how well networks learn."""
-    monkeypatch.setattr(portfolio, "UPDATES", 80)
 
 
 def frames(rows: int = 150) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated, NoReturn, TextIO
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -16,6 +16,7 @@ from momentalign.cli.results import (
     help_if_alone,
     leave_interrupted,
     say,
+    show_warning,
 )
 from momentalign.cli.tables import diagnose, fit, predict
 
@@ -38,7 +39,7 @@ app.add_typer(reproduce, name="reproduce")
 
 def main() -> None:
     """Run the command line; every error the user can mend becomes one line and exit code 2."""
-    warnings.showwarning = _show_warning
+    warnings.showwarning = show_warning
     hear_termination()
     try:
         code = app(standalone_mode=False)
@@ -54,21 +55,6 @@ def main() -> None:
     if code == INTERRUPTED:  # Newer versions of typer turn ^C into the code it stands for.
         leave_interrupted()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,  # noqa: ARG001
-    line: str | None = None,
-) -> None:
-    """Show what was decided for the user as one line; other warnings as Python does."""
-    if category.__name__ == "MomentAlignWarning":
-        say(f"momentalign: warning: {message}")
-    else:
-        typer.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 
 
 def _mendable(error: Exception) -> str:

@@ -8,11 +8,12 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, TextIO
 
 import typer
 
@@ -37,15 +38,19 @@ __all__ = [
     "hear_termination",
     "help_if_alone",
     "leave_interrupted",
+    "left_at_once",
     "open_journal",
     "refuse_foreign_page",
     "say",
     "show",
+    "show_notes",
     "show_page",
+    "show_warning",
     "write_results",
 ]
 
 
+_warned: set[str] = set()
 # Every page shows it.
 _BRAND = b'<p class="brand">momentalign</p>'
 # The kinds of results that are written beside pages.
@@ -111,6 +116,29 @@ def show(lines: str) -> None:
     typer.echo("\n".join(map(printable, lines.split("\n"))))
 
 
+def show_notes(notes: Iterable[str]) -> None:
+    """Print what was decided or counted, except what a warning has said already."""
+    for note in notes:
+        if note not in _warned:
+            show(f"note: {note}")
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,
+) -> None:
+    """Show what was decided for the user as one line; other warnings as Python does."""
+    if category.__name__ == "MomentAlignWarning":
+        _warned.add(str(message))
+        say(f"momentalign: warning: {message}")
+    else:
+        typer.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
+
+
 def say(message: str) -> None:
     """Print a message on standard error, where there is one that takes it."""
     with suppress(OSError):
@@ -161,8 +189,6 @@ def show_page(out: Path, open_page: bool | None) -> None:
 
 def _has_browser() -> bool:
     """Whether a person sits at a terminal with a screen."""
-    import os
-
     screen = sys.platform in ("win32", "darwin") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     return sys.stdout.isatty() and screen
 
@@ -201,6 +227,14 @@ def hear_termination() -> None:
 
 
 @contextmanager
+def left_at_once() -> Iterator[None]:
+    """Let ^C end the process once the main thread has cleared up, although other threads still compute."""
+    _hurried.append(True)
+    yield
+    _hurried.clear()
+
+
+@contextmanager
 def ended_soon() -> Iterator[None]:
     """Let ^C end the process soon, although threads that compile or train go on to the end of what they do.
 
@@ -210,14 +244,13 @@ def ended_soon() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # which alone hears signals
         yield
         return
-    _hurried.append(True)
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
     earlier = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     threading.Thread(target=_end_after, args=(receiver,), daemon=True).start()
     try:
-        yield
-        _hurried.clear()
+        with left_at_once():
+            yield
     finally:
         signal.set_wakeup_fd(earlier)
         sender.close()

@@ -15,9 +15,11 @@ from momentalign.cli.results import (
     check_outputs,
     counted,
     ended_soon,
+    left_at_once,
     refuse_foreign_page,
     say,
     show,
+    show_notes,
     show_page,
 )
 
@@ -98,6 +100,7 @@ def fit(
         typer.echo(json.dumps(summary, allow_nan=False))
         return
     show(printed(summary))
+    show_notes(summary["notes"])
     show(f"model: {out.resolve()}")
     show_page(page, open_page)
 
@@ -129,7 +132,8 @@ def diagnose(
     first, second = (
         read_table(path, label=label, label_required=False, id_column=id_column).rows for path in (source, target)
     )
-    found = find_shift(first, second, n_permutations=permutations, random_state=seed)
+    with ended_soon():
+        found = find_shift(first, second, n_permutations=permutations, random_state=seed)
     if as_json:
         typer.echo(json.dumps(found.to_dict(), allow_nan=False))
         return
@@ -181,7 +185,7 @@ def predict(
         raise InvalidInputError(
             "--json prints a summary where predictions would be printed; say where they go, --out F."
         )
-    with counted("predicting") as show:
+    with left_at_once(), counted("predicting") as show:
         progress = None if show is None else lambda rows: show(rows, None)
         summary = predict_file(model, data, out=out, proba=proba, risk=risk, id_column=id_column, progress=progress)
     if as_json:

@@ -194,7 +194,8 @@ class AutoEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             rows = sparse.csr_matrix(rows) if self.sparse_ else rows.toarray()
         for start in range(0, rows.shape[0], CHUNK):
             chunk = rows[start : start + CHUNK]
-            views = {one.view: as_float32(self._scale(one.view).apply(chunk), "X") for one in self.members_}
+            used = dict.fromkeys(one.view for one in self.members_)
+            views = {view: as_float32(self._scale(view).apply(chunk), "X") for view in used}
             yield [self._of(one.learner, views[one.view]) for one in self.members_]
 
     @abstractmethod

@@ -188,11 +188,11 @@ class Problem:
 
     def compile(self, candidates: Sequence[Candidate]) -> None:
         """Compile on this thread what networks are about to run on others: only the main thread hears a ^C."""
-        rows = np.arange(len(self.labels))
-        for candidate in candidates:
-            if candidate.kind == "network":
-                task, config, spec, _ = self._network(candidate, rows)
-                compile_ahead(task, config, [spec])
+        rows, networks = np.arange(len(self.labels)), [one for one in candidates if one.kind == "network"]
+        # Networks that differ in numbers alone run the same loops.
+        for candidate in {(one.optimizer, one.weight > 0.0, one.sharpen > 0.0): one for one in networks}.values():
+            task, config, spec, _ = self._network(candidate, rows)
+            compile_ahead(task, config, [spec])
 
     def _fit_network(self, candidate: Candidate, rows: Rows) -> Network:
         task, config, spec, scale = self._network(candidate, rows)
@@ -290,8 +290,8 @@ class Portfolio:
     learners: dict[tuple[Any, ...], Learner]
     predicted: dict[str, Floats] = field(default_factory=dict)
     """Predictions for rows of the target, by name of the candidate,"""
-    kept_out: dict[str, tuple[Rows, Floats]] = field(default_factory=dict)
-    """and for held-out rows of the source."""
+    kept_out: dict[tuple[Any, ...], tuple[Rows, Floats]] = field(default_factory=dict)
+    """and for held-out rows of the source, which do not depend on the view."""
 
     def learner(self, candidate: Candidate, fold: int = -1) -> Learner:
         """Return what was learned from all rows, or without a fold of them."""
@@ -301,7 +301,7 @@ class Portfolio:
         """Put another learner in the place of what was learned from all rows."""
         self.learners[*_learns_like(candidate), -1] = learner
         self.predicted.pop(candidate.name, None)
-        self.kept_out.pop(candidate.name, None)
+        self.kept_out.pop(_learns_like(candidate), None)
 
     def on_target(self, candidate: Candidate) -> Floats:
         """Return predictions for the rows of the target that the evidence is taken from."""
@@ -312,9 +312,10 @@ class Portfolio:
 
     def held_out(self, candidate: Candidate) -> tuple[Rows, Floats]:
         """Return held-out source rows and the predictions for them of what was trained without them."""
-        if candidate.name not in self.kept_out:
-            self.kept_out[candidate.name] = self._predict_held_out(candidate)
-        return self.kept_out[candidate.name]
+        key = _learns_like(candidate)
+        if key not in self.kept_out:
+            self.kept_out[key] = self._predict_held_out(candidate)
+        return self.kept_out[key]
 
     def _predict_held_out(self, candidate: Candidate) -> tuple[Rows, Floats]:
         folds = [fold for fold in range(len(self.problem.folds)) if (*_learns_like(candidate), fold) in self.learners]

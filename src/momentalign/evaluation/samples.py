@@ -1,7 +1,7 @@
 """Two samples with their columns matched by name: numbers, dates or categories, missing values kept.
 
 Numbers and dates are float64 with NaN where missing (dates as days since 1970), categories are strings with None. What
-a column holds is decided as `fit` decides it, by :func:`momentalign.tables.table.kind_of`.
+a column holds is decided as `fit` decides it, by :func:`momentalign.tables.encoders.kind_of`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.tables.table import (
-    column_numbers,
-    elapsed_days,
-    kind_of,
-    looks_like_id,
-    quoted,
-    refuse_duplicates,
-)
+from momentalign.tables.encoders import column_numbers, elapsed_days, kind_of, looks_like_id
+from momentalign.tables.table import quoted, refuse_duplicates
 
 __all__ = ["FEWEST_ROWS", "Kind", "Sample", "Samples", "SparseColumns", "missing", "read_samples"]
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from momentalign.errors import DamagedFileError, InvalidInputError, InvalidTypeError
-from momentalign.tables.opening import find_path, one_line, reading
+from momentalign.errors import InvalidInputError, InvalidTypeError
+from momentalign.tables.encoders import kind_of
+from momentalign.tables.opening import find_path, reading
 from momentalign.tables.read import LabelType, find_label_type, joint_label_type, read_chunks
-from momentalign.tables.table import Kind, Table, kind_of, quoted
+from momentalign.tables.table import Kind, Table, quoted
 from momentalign.validation import positive_int
 
 __all__ = ["ROWS", "ArrayChunks", "FileChunks", "NpyChunks"]
@@ -215,15 +216,8 @@ def _files(path: Path) -> list[Path]:
 
 
 def _mapped(path: Path) -> NDArray[Any]:
-    try:
-        with reading(path):
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except ValueError as error:
-        if isinstance(error, DamagedFileError):
-            raise
-        raise DamagedFileError(
-            f"{path} is not a whole .npy file of numbers ({one_line(error)}); save it again."
-        ) from error
+    with reading(path, ".npy file of numbers", (ValueError,)):
+        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _refuse_other_length(count: int, labels: NDArray[Any] | None, name: str, other: str) -> None:

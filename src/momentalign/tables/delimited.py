@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,7 +28,7 @@ import pyarrow.csv as arrow_csv
 from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
-from momentalign.tables.opening import one_line, open_bytes, reading
+from momentalign.tables.opening import one_line, open_bytes
 from momentalign.tables.table import Kind, Request, Table, quoted, split_frame
 
 __all__ = ["BLOCK", "MISSING", "CellCounts", "convert_cells", "read_delimited", "regroup"]
@@ -72,36 +73,41 @@ class _Format:
         """Whether numbers may have a decimal comma."""
         return self.delimiter != ","
 
+    def where(self, name: str) -> str:
+        """What messages call a column."""
+        return f"{self.path}: column {name!r}"
+
 
 def read_delimited(path: Path, request: Request) -> Iterator[Table]:
     """Yield the rows of a file of delimited text in order; the first row names the columns."""
     form = _find_format(path)
     in_header = {_clean(name): name for name in reversed(form.header)}
     request = request.resolve([_clean(name) for name in form.header if _clean(name)], path)
-    wanted = list(request.columns or ())
-    columns = [in_header[name] for name in wanted]
-    kinds = {name: request.kind(name) for name in wanted}
-    unknown = [name for name, kind in kinds.items() if kind is None]
-    if request.rows is not None and unknown:
-        kinds |= _find_kinds(form, {name: in_header[name] for name in unknown})
+    columns = {name: in_header[name] for name in request.wanted}
+    kinds = {name: request.kind(name) for name in columns}
+    if request.rows is not None:
+        kinds |= _find_kinds(form, {name: columns[name] for name, kind in kinds.items() if kind is None})
     start, warned = 0, False
-    for cells in regroup(_batches(form, columns), request.rows):
+    for cells in regroup(_batches(form, list(columns.values())), request.rows):
         commas: list[str] | None = [] if form.comma else None
         converted = {
-            name: convert_cells(column, _where(path, name), kind=kinds[name], start=start, commas=commas)
-            for name, column in zip(wanted, cells.columns, strict=True)
+            name: convert_cells(column, form.where(name), kind=kinds[name], start=start, commas=commas)
+            for name, column in zip(columns, cells.columns, strict=True)
         }
         if commas and not warned:
-            warned, more = True, f" and {len(commas) - 3} more" if len(commas) > 3 else ""
-            warnings.warn(
-                f"{', '.join(commas[:3])}{more} has numbers with a decimal comma, read as such; write a point if the "
-                "comma separates thousands.",
-                MomentAlignWarning,
-                stacklevel=3,
-            )
-        frame = pd.DataFrame(converted, index=pd.RangeIndex(cells.num_rows), copy=False)
-        yield split_frame(frame, request, start)
-        start += len(frame)
+            warned, found = True, set(commas)
+            _warn_of_commas(path, [name for name in columns if form.where(name) in found])
+        yield split_frame(pd.DataFrame(converted, index=pd.RangeIndex(cells.num_rows), copy=False), request, start)
+        start += cells.num_rows
+
+
+def _warn_of_commas(path: Path, columns: list[str]) -> None:
+    which = f"column {columns[0]!r} has" if len(columns) == 1 else f"columns {quoted(columns, 3)} have"
+    warnings.warn(
+        f"{path}: {which} numbers with a decimal comma, read as such; write a point if the comma separates thousands.",
+        MomentAlignWarning,
+        stacklevel=5,
+    )
 
 
 def _clean(name: str) -> str:
@@ -109,17 +115,13 @@ def _clean(name: str) -> str:
     return name.strip().lstrip("\ufeff").strip()
 
 
-def _where(path: Path, name: str) -> str:
-    return f"{path}: column {name!r}"
-
-
 def _find_kinds(form: _Format, columns: Mapping[str, str]) -> dict[str, Kind]:
     """Return what some columns hold, by one reading of the whole file."""
-    counts = [CellCounts(_where(form.path, name), form.comma) for name in columns]
-    for cells in regroup(_batches(form, list(columns.values())), _COUNTED):
-        for index, count in enumerate(counts):
-            count.add(cells.column(index))
-    return {name: count.kind() for name, count in zip(columns, counts, strict=True)}
+    counts = {name: CellCounts(form.where(name), form.comma) for name in columns}
+    for cells in regroup(_batches(form, list(columns.values())), _COUNTED) if columns else ():
+        for count, column in zip(counts.values(), cells.columns, strict=True):
+            count.add(column)
+    return {name: count.kind() for name, count in counts.items()}
 
 
 def _find_format(path: Path) -> _Format:
@@ -128,20 +130,12 @@ def _find_format(path: Path) -> _Format:
     A file without a mark at its start is UTF-8 if all its bytes are, else Windows-1252 or Latin-1. Every encoding
     other than UTF-8 is named in a warning.
     """
-    with reading(path):
-        head = next(_blocks(path), b"")
-        encoding = _marked(head) or "utf-8"
-        valid, quotes = _read_through(path, encoding)
-        if not valid and encoding == "utf-8":
-            encoding = "cp1252" if any(map(_WINDOWS.search, _blocks(path))) else "latin-1"
-            valid, _ = _read_through(path, encoding)
-    if not valid:
-        raise InvalidInputError(f"{path} looks like a text in {encoding} but is not all of it; save it as UTF-8.")
+    head, encoding, quotes = _read_through(path)
     if not encoding.startswith("utf-8"):
         warnings.warn(
             f"{path} is not in UTF-8 and is read as {encoding}; save it as UTF-8 if letters come out wrong.",
             MomentAlignWarning,
-            stacklevel=3,
+            stacklevel=5,
         )
     delimiter = _find_delimiter(codecs.getincrementaldecoder(encoding)().decode(head[: 2**18])[: 2**16])
     form = _Format(path, encoding, delimiter, [])
@@ -169,13 +163,16 @@ def _marked(head: bytes) -> str | None:
     return None
 
 
-def _read_through(path: Path, encoding: str) -> tuple[bool, int]:
-    """Return whether all of a file is in an encoding, and how many quotes it has."""
-    decoder = codecs.getincrementaldecoder(encoding)()
+def _read_through(path: Path, encoding: str | None = None) -> tuple[bytes, str, int]:
+    """Return the first block of a file, the encoding that all of it is in, and how many quotes it has."""
+    blocks = _blocks(path)
+    head = next(blocks, b"")
+    encoding = encoding or _marked(head) or "utf-8"
+    decoder, wide = codecs.getincrementaldecoder(encoding)(), encoding.startswith(("utf-16", "utf-32"))
     position = quotes = 0
     try:
-        for block in _blocks(path):
-            if not encoding.startswith(("utf-16", "utf-32")) and (offset := block.find(0)) >= 0:
+        for block in chain([head], blocks):
+            if not wide and (offset := block.find(0)) >= 0:
                 raise InvalidInputError(
                     f"{path} holds a NUL byte at byte {position + offset}, which no table in text has; export it again."
                 )
@@ -183,9 +180,13 @@ def _read_through(path: Path, encoding: str) -> tuple[bool, int]:
             position += len(block)
             quotes += block.count(b'"')
         decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False, 0
-    return True, quotes
+    except UnicodeDecodeError as error:
+        if encoding != "utf-8":
+            raise InvalidInputError(
+                f"{path} looks like a text in {encoding} but is not all of it; save it as UTF-8."
+            ) from error
+        return _read_through(path, "cp1252" if any(map(_WINDOWS.search, _blocks(path))) else "latin-1")
+    return head, encoding, quotes
 
 
 def _find_delimiter(sample: str) -> str:
@@ -211,7 +212,7 @@ def _rows_of(form: _Format, *, strict: bool = False) -> Iterator[Any]:
 def _find_header(form: _Format) -> list[str]:
     path = form.path
     try:
-        with reading(path), _rows_of(form) as rows:
+        with _rows_of(form) as rows:
             header: list[str] = next((row for row in rows if row), [])
     except csv.Error as error:  # A field of more letters than the csv module reads.
         raise InvalidInputError(
@@ -256,7 +257,7 @@ def _batches(form: _Format, columns: list[str]) -> Iterator[Any]:
         ragged.append(row)
         return "error"
 
-    with reading(form.path), open_bytes(form.path) as file:
+    with open_bytes(form.path) as file:
         content, handler, reader = _Content(file), remember, None
         lent = weakref.ref(content), weakref.ref(handler)
         del remember

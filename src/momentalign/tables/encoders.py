@@ -1,4 +1,4 @@
-r"""How a column of a table becomes numbers: chosen by both domains together, the same fixed map for both.
+r"""What a column of a table holds, and how it becomes numbers: chosen by both domains, the same fixed map for both.
 
 A common invertible map of both domains moves their moments together and hides no shift; a map fitted to each domain
 apart would itself align its first moments, whatever the network does later. An encoder first reads a whole column to
@@ -7,6 +7,7 @@ an array, then writes the features of a few rows at a time.
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, MomentAlignWarning
-from momentalign.tables.table import Kind, column_numbers, elapsed_days, kind_of, looks_like_id, quoted, shown
+from momentalign.tables.table import Kind, quoted, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,17 +31,110 @@ __all__ = [
     "Encoder",
     "NumberColumn",
     "choose_encoder",
+    "column_numbers",
     "count_unseen",
+    "elapsed_days",
     "encode",
+    "kind_of",
+    "looks_like_id",
     "unseen_note",
 ]
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 
+# What pandas calls columns of objects that are numbers or dates.
+_NUMBERS = {"boolean", "integer", "floating", "mixed-integer-float", "decimal", "timedelta", "timedelta64"}
+_DATES = {"date", "datetime", "datetime64"}
+_MICROSECONDS_OF_A_DAY = 86_400e6
+# In a table of fewer rows, texts that all differ may still be categories.
+_FEWEST_IDS = 20
 # Values of so many words on average are sentences.
 _WORDS = 5
 # Rows encoded at a time: the columns of that many stay in the cache until they are laid out as rows.
 _STEP = 8192
+
+
+def kind_of(column: pd.Series[Any]) -> Kind:
+    """Return what a column of a DataFrame holds; true and false are the numbers 1 and 0, durations are numbers of days.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> [kind_of(pd.Series(cells)) for cells in ([1.5, None], [True, None], ["a", None])]
+    ['number', 'number', 'text']
+    """
+    from pandas.api import types
+
+    dtype = column.dtype
+    if types.is_datetime64_any_dtype(dtype):
+        return "date"
+    if types.is_timedelta64_dtype(dtype) or types.is_bool_dtype(dtype):
+        return "number"
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
+        return "number"
+    found = types.infer_dtype(column, skipna=True) if dtype.kind == "O" else ""
+    return "number" if found in _NUMBERS else "date" if found in _DATES else "text"
+
+
+def looks_like_id(columns: Sequence[Sequence[Any]]) -> bool:
+    """Whether texts, given for each domain, differ in every row, none being None: nothing can be learned from them.
+
+    Examples
+    --------
+    >>> looks_like_id([[f"C{row}" for row in range(30)], ["C1", "C2"]]), looks_like_id([["a", "b"] * 15])
+    (True, False)
+    """
+    distinct = [set(cells) for cells in columns]
+    alone = all(len(texts) == len(cells) and None not in texts for texts, cells in zip(distinct, columns, strict=True))
+    return alone and sum(map(len, columns)) >= _FEWEST_IDS
+
+
+def column_numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """Return a column of numbers as float64, NaN where one is missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> column_numbers(pd.Series([True, None])).tolist()
+    [1.0, nan]
+    """
+    if column.dtype.kind == "O":
+        column = column.infer_objects()
+    if column.dtype.kind == "m":
+        return np.asarray(column.to_numpy() / np.timedelta64(1, "D"))
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except OverflowError:
+        raise InvalidInputError(
+            f"column {column.name!r:.80} holds whole numbers of more than 308 digits; correct them or leave them empty."
+        ) from None
+
+
+def elapsed_days(column: pd.Series[Any]) -> NDArray[np.float64]:
+    """Return a column of dates as days since the beginning of 1970 in UTC, NaN where one is missing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> elapsed_days(pd.Series(pd.to_datetime(["1970-01-02 12:00", None]))).tolist()
+    [1.5, nan]
+    """
+    if column.dtype == object:
+        values = np.array(
+            [_without_zone(value) for value in column.where(column.notna(), None)], dtype="datetime64[us]"
+        )
+    else:
+        plain = column if getattr(column.dt, "tz", None) is None else column.dt.tz_convert(None)
+        values = plain.to_numpy(dtype="datetime64[us]")
+    days = values.astype(np.int64) / _MICROSECONDS_OF_A_DAY
+    days[np.isnat(values)] = np.nan
+    return days
+
+
+def _without_zone(date: Any) -> Any:
+    if isinstance(date, datetime.datetime) and date.tzinfo is not None:
+        return date.astimezone(datetime.UTC).replace(tzinfo=None)
+    return date
 
 
 @dataclass(frozen=True)
@@ -80,12 +174,19 @@ class NumberColumn:
         return values
 
     def write(self, values: NDArray[Any], out: Floats) -> None:
-        """Write the standardised numbers."""
-        _write_numbers(self, values, out)
+        """Write the standardised numbers, computed in float64: float32 would lose what differs far from 0."""
+        moved = values - self.centre
+        missing = np.isnan(moved)
+        if missing.any():
+            moved[missing] = self.fill - self.centre
+        moved /= self.scale
+        out[0] = moved
+        if self.indicator:
+            out[1] = missing
 
 
 @dataclass(frozen=True)
-class DateColumn:
+class DateColumn(NumberColumn):
     r"""A date as days since 1970, standardised, and as points on the circles of the year, the week and the day.
 
     With :math:`u \in [0, 1)` the part of the year (week, day) that has passed, the point is
@@ -93,11 +194,6 @@ class DateColumn:
     without a time (`hours` is False). A missing date is `fill` and the centre of every circle.
     """
 
-    name: str
-    fill: float
-    centre: float
-    scale: float
-    indicator: bool
     hours: bool
 
     kind: ClassVar[Kind] = "date"
@@ -115,7 +211,7 @@ class DateColumn:
 
     def write(self, values: NDArray[Any], out: Floats) -> None:
         """Write the days and the points."""
-        _write_numbers(self, values, out)
+        super().write(values, out)
         whole = np.floor(values)
         turns = [_part_of_year(whole), (whole + 3) % 7 / 7, values - whole]
         points = out[2 if self.indicator else 1 :]
@@ -167,7 +263,7 @@ class CategoryColumn:
             out[-1] = values == -2
 
 
-Encoder: TypeAlias = NumberColumn | DateColumn | CategoryColumn
+Encoder: TypeAlias = NumberColumn | CategoryColumn
 
 
 def _part_of_year(days: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -176,25 +272,14 @@ def _part_of_year(days: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isnan(days), np.nan, passed / 366)
 
 
-def _write_numbers(encoder: NumberColumn | DateColumn, values: NDArray[np.float64], out: Floats) -> None:
-    """Write standardised numbers, computed in float64: far from 0, float32 would lose them before they are centred."""
-    moved = values - encoder.centre
-    missing = np.isnan(moved)
-    if missing.any():
-        moved[missing] = encoder.fill - encoder.centre
-    moved /= encoder.scale
-    out[0] = moved
-    if encoder.indicator:
-        out[1] = missing
-
-
 @dataclass
 class Choices:
-    """How columns are chosen and encoded, and notes about what was decided."""
+    """How columns are chosen and encoded, notes about what was decided, and categories that the source lacks."""
 
     scale: bool
     max_categories: int
     notes: list[str] = field(default_factory=list)
+    unseen: dict[str, Counter[str]] = field(default_factory=dict)
 
     def warn(self, note: str) -> None:
         """Note a decision that loses something, and warn of it."""
@@ -269,23 +354,25 @@ def _choose_categories(
             f"column {name!r} has {len(shares)} categories; the {len(kept)} most frequent are kept, the others count "
             f"as unknown{f'; if it is free text, give text={name!r} (--text)' if _is_free_text(shares) else ''}."
         )
-    if len(counts) > 1 and (unseen := Counter({text: n for text, n in counts[1].items() if text not in counts[0]})):
-        choices.notes.append(unseen_note(name, unseen, "the target", "which the source lacks"))
+    # A column of pandas' categories counts also those that no row has.
+    unseen = {text: n for text, n in counts[-1].items() if n and not counts[0].get(text)}
+    if unseen:
+        choices.unseen[name] = Counter(unseen)
     return CategoryColumn(name, tuple(sorted(kept)), indicator=indicator)
 
 
-def unseen_note(name: str, unseen: Counter[str], where: str, why: str) -> str:
+def unseen_note(name: str, unseen: Counter[str], where: str) -> str:
     """Count the rows with categories that a model has not learned from.
 
     Examples
     --------
-    >>> unseen_note("city", Counter({"Graz": 2, "Wels": 9}), "the target", "which the source lacks")
-    "column 'city' holds 2 values which the source lacks in 11 rows of the target: 'Wels', 'Graz'."
+    >>> unseen_note("city", Counter({"Graz": 2, "Wels": 9}), "new.csv")
+    "column 'city' holds 2 values that the model does not know in 11 rows of new.csv: 'Wels', 'Graz'."
     """
     values = "1 value" if len(unseen) == 1 else f"{len(unseen):,} values"
     rows = "1 row" if unseen.total() == 1 else f"{unseen.total():,} rows"
     names = quoted([text for text, _ in unseen.most_common()], 3)
-    return f"column {name!r} holds {values} {why} in {rows} of {where}: {names}."
+    return f"column {name!r} holds {values} that the model does not know in {rows} of {where}: {names}."
 
 
 def _is_free_text(values: Iterable[str]) -> bool:

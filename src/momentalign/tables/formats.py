@@ -13,7 +13,7 @@ import tokenize
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -29,12 +29,13 @@ from numpy.lib import format as numpy_format
 from numpy.typing import NDArray
 from scipy import sparse
 
-from momentalign.errors import DamagedFileError, InvalidInputError, MissingExtraError, MomentAlignError
+from momentalign.errors import DamagedFileError, InvalidInputError, MissingExtraError
 from momentalign.tables.delimited import BLOCK, convert_cells, regroup
 from momentalign.tables.opening import one_line, open_bytes, reading
 from momentalign.tables.table import Request, Table, quoted, split_frame
 
 __all__ = [
+    "DAMAGES",
     "list_images",
     "read_archive",
     "read_excel",
@@ -53,11 +54,20 @@ _BATCH = 2**16
 _SPARSE = {"format", "shape", "data"}
 # Arrays of an archive that may hold the names of the columns.
 _NAMES = ("columns", "feature_names")
+_OF_ARROW = (pa.ArrowException, UnicodeDecodeError)
 # What libraries raise on damaged archives and headers; a header can also ask for more memory than there is.
-_DAMAGES = (
+_OF_ARCHIVES = (
     zipfile.BadZipFile, tokenize.TokenError, NotImplementedError, SyntaxError, ValueError, TypeError, LookupError,
     ArithmeticError, MemoryError, RecursionError, RuntimeError, AttributeError,
 )  # fmt: skip
+DAMAGES: dict[str, tuple[str, tuple[type[Exception], ...]]] = {
+    "parquet": ("Parquet file", _OF_ARROW),
+    "feather": ("Feather file", _OF_ARROW),
+    "jsonlines": ("JSON file", _OF_ARROW),
+    "excel": ("workbook", _OF_ARCHIVES),
+    "npz": ("file of numpy arrays", _OF_ARCHIVES),
+}
+"""Of a format what its files are called, and the errors that say that one is not whole."""
 # A matrix of more rows or columns than these and the bytes of its file would be memory that nothing fills.
 _MOST_EMPTY = 2**24
 # A workbook that unpacks to more is none.
@@ -81,15 +91,15 @@ _STEP = 4096
 def read_parquet(path: Path, request: Request) -> Iterator[Table]:
     """Yield the rows of a Parquet file in order, row group by row group."""
     # Reading ahead would hold memory in proportion to the file.
-    with _damaged(path, "Parquet"), pq.ParquetFile(path, pre_buffer=False) as file:
+    with pq.ParquetFile(path, pre_buffer=False) as file:
         request = _resolve(path, file.schema_arrow, request)
-        batches = file.iter_batches(batch_size=request.rows or _BATCH, columns=list(request.columns or ()))
+        batches = file.iter_batches(batch_size=request.rows or _BATCH, columns=request.wanted)
         yield from _tables(path, batches, request)
 
 
 def read_feather(path: Path, request: Request) -> Iterator[Table]:
     """Yield the rows of a Feather file (of Arrow) in order, batch by batch."""
-    with _damaged(path, "Feather"), pa.memory_map(str(path)) as content:
+    with pa.memory_map(str(path)) as content:
         file = pa.ipc.open_file(content)
         request = _resolve(path, file.schema, request)
         batches = (file.get_batch(index) for index in range(file.num_record_batches))
@@ -98,29 +108,19 @@ def read_feather(path: Path, request: Request) -> Iterator[Table]:
 
 def read_json_lines(path: Path, request: Request) -> Iterator[Table]:
     """Yield the rows of a file with an object in each line; a key that an object lacks is a missing value."""
-    with reading(path), open_bytes(path) as file:
+    with open_bytes(path) as file:
         try:
             whole = _validated(arrow_json.read_json(file, arrow_json.ReadOptions(block_size=BLOCK)))
         except pa.ArrowInvalid as error:
             raise InvalidInputError(
                 f"{path} cannot be read as JSON lines ({one_line(error)}); write one object of plain values a line."
             ) from error
-    with _damaged(path, "JSON"):
-        yield from _tables(path, whole.to_batches(), _resolve(path, whole.schema, request))
+    yield from _tables(path, whole.to_batches(), _resolve(path, whole.schema, request))
 
 
 def _validated(part: Any) -> Any:
     part.validate(full=True)
     return part
-
-
-@contextmanager
-def _damaged(path: Path, name: str) -> Iterator[None]:
-    try:
-        with reading(path):
-            yield
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DamagedFileError(f"{path} is not a whole {name} file ({one_line(error)}); get the file again.") from error
 
 
 def _resolve(path: Path, schema: Any, request: Request) -> Request:
@@ -131,7 +131,7 @@ def _resolve(path: Path, schema: Any, request: Request) -> Request:
         types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null, types.is_date,
         types.is_timestamp, _is_text,
     )  # fmt: skip
-    for name in request.columns or ():
+    for name in request.wanted:
         kind = schema.field(name).type
         value = kind.value_type if types.is_dictionary(kind) else kind
         if not any(test(value) for test in tests):
@@ -144,7 +144,7 @@ def _resolve(path: Path, schema: Any, request: Request) -> Request:
 def _tables(path: Path, batches: Iterable[Any], request: Request) -> Iterator[Table]:
     start = 0
     for table in regroup(batches, request.rows):
-        yield split_frame(_to_frame(path, table.select(list(request.columns or ())), request, start), request, start)
+        yield split_frame(_to_frame(path, table.select(request.wanted), request, start), request, start)
         start += table.num_rows
 
 
@@ -176,24 +176,18 @@ def _to_frame(path: Path, table: Any, request: Request, start: int) -> pd.DataFr
 
 def read_excel(path: Path, request: Request) -> Iterator[Table]:
     """Yield the rows of the first sheet of a workbook, whose first row names the columns."""
-    apart = {name: object for name in (request.label, request.id_column) if name is not None}
+    with zipfile.ZipFile(path) as archive:
+        if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED:
+            raise DamagedFileError(f"{path} unpacks to more than 2 GB; save the sheet as CSV.")
+    as_written = {name: object for name in (request.label, request.id_column) if name is not None}
     try:
-        with reading(path), zipfile.ZipFile(path) as archive:
-            if sum(member.file_size for member in archive.infolist()) > _MOST_UNPACKED:
-                raise DamagedFileError(f"{path} unpacks to more than 2 GB; save the sheet as CSV.")
-            frame = pd.read_excel(path, dtype=apart)
+        frame = pd.read_excel(path, dtype=as_written)
     except ImportError as error:
         raise MissingExtraError.of(f"{path} is a workbook, which openpyxl reads", "excel") from error
-    except _DAMAGES as error:
-        if isinstance(error, MomentAlignError):
-            raise
-        raise DamagedFileError(f"{path} is not a whole workbook ({one_line(error)}); save it again.") from error
     frame = frame.set_axis([str(name) for name in frame.columns], axis=1)
     request = request.resolve(list(frame.columns), path)
-    step = request.rows or max(len(frame), 1)
-    for start in range(0, len(frame), step):
-        part = frame[list(request.columns or ())].iloc[start : start + step].reset_index(drop=True)
-        yield split_frame(part, request, start)
+    for part in request.parts(len(frame)):
+        yield split_frame(frame[request.wanted].iloc[part].reset_index(drop=True), request, part.start)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -234,30 +228,23 @@ def read_archive(path: Path, request: Request) -> Iterator[Table]:
     One array of two or more dimensions holds the rows, an array ``columns`` or ``feature_names`` the names of its
     columns, and every array of one dimension and as many entries is a column under its own name.
     """
-    try:
-        with reading(path), ExitStack() as stack:
-            file = stack.enter_context(path.open("rb"))
-            if not file.peek(2).startswith(b"PK"):
-                yield from _read_columns(path, [_open_array(path, "rows", file, path.stat().st_size)], request)
-                return
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
+    with ExitStack() as stack:
+        file = stack.enter_context(path.open("rb"))
+        if not file.peek(2).startswith(b"PK"):
+            yield from _read_columns(path, [_open_array(path, "rows", file, path.stat().st_size)], request)
+            return
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        members = {name.removesuffix(".npy"): name for name in archive.namelist() if name.endswith(".npy")}
 
-            def opened(name: str) -> _Array:
-                member = members[name]
-                content = stack.enter_context(archive.open(member))
-                return _open_array(path, name, content, archive.getinfo(member).file_size)
+        def opened(name: str) -> _Array:
+            member = members[name]
+            content = stack.enter_context(archive.open(member))
+            return _open_array(path, name, content, archive.getinfo(member).file_size)
 
-            if set(members) >= _SPARSE:
-                yield from _read_sparse(path, opened("shape"), request)
-            else:
-                yield from _read_columns(path, [opened(name) for name in members], request)
-    except _DAMAGES as error:
-        if isinstance(error, MomentAlignError):
-            raise
-        raise DamagedFileError(
-            f"{path} is not a whole file of numpy arrays ({one_line(error)}); save it again."
-        ) from error
+        if set(members) >= _SPARSE:
+            yield from _read_sparse(path, opened("shape"), request)
+        else:
+            yield from _read_columns(path, [opened(name) for name in members], request)
 
 
 def _open_array(path: Path, name: str, content: IO[bytes], size: int) -> _Array:
@@ -289,14 +276,13 @@ def _open_array(path: Path, name: str, content: IO[bytes], size: int) -> _Array:
 def _read_columns(path: Path, arrays: list[_Array], request: Request) -> Iterator[Table]:
     block, names, single = _sort_out(path, arrays)
     request = request.resolve([*names, *(array.name for array in single)], path)
-    count = (single[0] if block is None else block).shape[0]
-    for start in range(0, count, request.rows or count):
-        rows = min(request.rows or count, count - start)
+    for part in request.parts((single[0] if block is None else block).shape[0]):
+        rows = part.stop - part.start
         frame = pd.DataFrame({array.name: array.read(rows) for array in single}, index=pd.RangeIndex(rows))
         if block is not None:
             values = block.read(rows).reshape(rows, -1)
             frame = pd.concat([pd.DataFrame(values, columns=names, copy=False), frame], axis=1)
-        yield split_frame(frame[list(request.columns or ())], request, start)
+        yield split_frame(frame[request.wanted], request, part.start)
 
 
 def _sort_out(path: Path, arrays: list[_Array]) -> tuple[_Array | None, list[str], list[_Array]]:
@@ -340,9 +326,8 @@ def _read_sparse(path: Path, shape: _Array, request: Request) -> Iterator[Table]
     if hasattr(found, "check_format"):
         found.check_format(full_check=True)  # Indices beyond the matrix would be followed.
     rows = sparse.csr_matrix(found).astype(np.float32)
-    step = request.rows or max(rows.shape[0], 1)
-    for start in range(0, rows.shape[0], step):
-        yield Table(rows[start : start + step], start=start)
+    for part in request.parts(rows.shape[0]):
+        yield Table(rows[part], start=part.start)
 
 
 def _refuse_empty_space(path: Path, shape: Iterable[int]) -> None:
@@ -368,7 +353,7 @@ def read_svmlight(path: Path, request: Request) -> Iterator[Table]:
             f"{request.id_column or request.label!r}; ask for {_LABEL!r} or for none."
         )
     start = 0
-    with reading(path), open_bytes(path) as file:
+    with open_bytes(path) as file:
         filled = ((number, line) for number, line in enumerate(file, start=1) if line.partition(b"#")[0].strip())
         while block := list(islice(filled, request.rows)):
             rows, labels = _parse(path, block)
@@ -430,25 +415,24 @@ def read_image_folder(path: Path, request: Request) -> Iterator[Table]:
             f"{path} has images outside of any subfolder ({stray[0].name!r}), which have no label; put each image into "
             "the subfolder of its class."
         )
-    step = request.rows or len(files)
-    for start in range(0, len(files), step):
-        part = files[start : start + step]
-        wanted = request.columns is None or bool(request.columns)  # Without any column, the labels alone are asked for.
-        rows = np.empty((len(part), 3 * _SIDE**2 if wanted else 0), np.float32)
-        for first in range(0, len(part) if wanted else 0, _STEP):
-            pixels = read_images(part[first : first + _STEP])
+    # Where no column is asked for, only the labels are.
+    width = 3 * _SIDE**2 if request.columns is None or request.columns else 0
+    for part in request.parts(len(files)):
+        chosen = files[part]
+        rows = np.empty((len(chosen), width), np.float32)
+        for first in range(0, len(chosen) if width else 0, _STEP):
+            pixels = read_images(chosen[first : first + _STEP])
             np.divide(pixels.reshape(len(pixels), -1), np.float32(255), out=rows[first : first + _STEP])
-        labels = np.array([file.parent.name for file in part], dtype=object) if request.label else None
-        names = np.array([file.relative_to(path).as_posix() for file in part], dtype=object)
-        yield Table(rows, labels, names if request.id_column else None, start)
+        labels = np.array([file.parent.name for file in chosen], dtype=object) if request.label else None
+        ids = np.array([file.relative_to(path).as_posix() for file in chosen], dtype=object)
+        yield Table(rows, labels, ids if request.id_column else None, part.start)
 
 
 def list_images(folder: str | Path) -> list[Path]:
     """Return the images of a folder and of its subfolders, one level deep, in alphabetical order."""
     path = Path(folder)
-    with reading(path):
-        files = [file for pattern in ("*", "*/*") for file in path.glob(pattern)]
-        found = sorted(file for file in files if file.suffix.lower() in _SUFFIXES and file.is_file())
+    files = [file for pattern in ("*", "*/*") for file in path.glob(pattern)]
+    found = sorted(file for file in files if file.suffix.lower() in _SUFFIXES and file.is_file())
     if not found:
         raise InvalidInputError(
             f"{path} holds no images ({', '.join(sorted(_SUFFIXES))}); give a file, or a folder with one subfolder "
@@ -486,13 +470,9 @@ def _open_square(file: Path) -> Any:
         from PIL import Image
     except ImportError as error:
         raise MissingExtraError.of("images are read by Pillow", "deep") from error
-    with reading(file), warnings.catch_warnings():
+    damages = ValueError, SyntaxError, Image.DecompressionBombWarning, Image.DecompressionBombError
+    with reading(file, "image", damages), warnings.catch_warnings():
         # An image that would fill the memory is no image to train on.
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        try:
-            with Image.open(file, formats=_FORMATS) as image:
-                return image.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
-        except (ValueError, SyntaxError, Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
-            raise DamagedFileError(
-                f"{file} is not a whole image ({one_line(error)}); remove it or get it again."
-            ) from error
+        with Image.open(file, formats=_FORMATS) as image:
+            return image.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Literal, TypeAlias, cast
 
-from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, printable
+from momentalign.errors import DamagedFileError, DataNotFoundError, InvalidInputError, MomentAlignError, printable
 from momentalign.files import check_path
 
 __all__ = ["FileFormat", "check_outputs", "find_format", "find_path", "one_line", "open_bytes", "reading"]
@@ -49,16 +49,21 @@ _SVMLIGHT_LINE = re.compile(rb"\s*[-+.\deE]+(\s+qid:\d+)?(?P<values>(\s+\d+:[^\s
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn the message of the system or of a decompressor about a file into one sentence."""
+def reading(path: Path, what: str = "", damages: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what the system, a decompressor or a library says about a file into one sentence.
+
+    `damages` are the errors that a library raises where a file is not a whole one of its kind, `what`.
+    """
     try:
         yield
+    except MomentAlignError:
+        raise
     except PermissionError as error:
         raise InvalidInputError(f"{path} may not be read ({error.strerror}); ask for the right to read it.") from error
     except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
-        if isinstance(error, DataNotFoundError):
-            raise
         raise DamagedFileError(f"{path} cannot be read to its end ({one_line(error)}); get the file again.") from error
+    except damages as error:
+        raise DamagedFileError(f"{path} is not a whole {what} ({one_line(error)}); get or save it again.") from error
 
 
 def one_line(error: Exception) -> str:
@@ -127,7 +132,7 @@ def find_format(path: Path) -> FileFormat:
     """
     if path.is_dir():
         return "images"
-    with reading(path), open_bytes(path) as file:
+    with open_bytes(path) as file:
         head = file.read(_HEAD)
     compressed = path.suffix in {suffix for suffix, _ in _COMPRESSED.values()}
     named = _SUFFIXES.get((Path(path.stem) if compressed else path).suffix.lower())

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Self
 
@@ -79,6 +79,8 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         What each holds; pass both to ``read_chunks`` to read what the model needs, as it needs it.
     notes_ : list of str
         Sentences about what was left out or cut.
+    unseen_ : dict of Counter
+        Of each column the categories of the target that the source lacks, and in how many rows each stands.
 
     Examples
     --------
@@ -133,7 +135,7 @@ class Preprocessor(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):
         choices = Choices(self.scale, self.max_categories)
         width = None if form == "columns" else self._choose_width(form, domains)
         encoders, vectorizer = self._choose_columns(domains, choices) if width is None else ([], None)
-        self.form_, self.width_, self.notes_ = form, width, choices.notes
+        self.form_, self.width_, self.notes_, self.unseen_ = form, width, choices.notes, choices.unseen
         self.encoders_, self.vectorizer_ = encoders, vectorizer
         return self
 
@@ -347,7 +349,7 @@ def _texts(column: pd.Series[Any]) -> list[str]:
 
 
 _VERSION = 1
-_ENCODERS: dict[str, type[NumberColumn | DateColumn | CategoryColumn]] = {
+_ENCODERS: dict[str, type[Encoder]] = {
     "number": NumberColumn,
     "date": DateColumn,
     "category": CategoryColumn,
@@ -357,10 +359,9 @@ _PARAMETERS = {"scale": bool, "max_categories": int, "max_terms": int, "strict":
 
 
 def _describe_column(encoder: Encoder) -> dict[str, Any]:
+    name = next(name for name, kind in _ENCODERS.items() if kind is type(encoder))
     parts = asdict(encoder)
-    if isinstance(encoder, CategoryColumn):
-        return {"encoder": "category", **parts, "categories": list(encoder.categories)}
-    return {"encoder": encoder.kind, **parts}
+    return {"encoder": name, **{part: list(value) if part == "categories" else value for part, value in parts.items()}}
 
 
 def _demand(condition: bool, what: str) -> None:
@@ -393,19 +394,27 @@ def _are_names(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(v, str) for v in values) and len(set(values)) == len(values)
 
 
+def _is_finite(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
+_VALID: dict[str, Callable[[Any], bool]] = {
+    "name": lambda value: isinstance(value, str),
+    "fill": _is_finite,
+    "centre": _is_finite,
+    "scale": lambda value: _is_finite(value) and value > 0,
+    "indicator": lambda value: type(value) is bool,
+    "hours": lambda value: type(value) is bool,
+    "categories": _are_names,
+}
+
+
 def _encoder(column: Mapping[str, Any]) -> Encoder:
     """Build the encoder of one column, every field of its type and within its range."""
     parts = dict(column)
-    home = _ENCODERS[parts.pop("encoder")]
+    home: Any = _ENCODERS[parts.pop("encoder")]
     _demand(set(parts) == {field.name for field in fields(home)}, "fields of a column")
-    _demand(isinstance(parts["name"], str), "name of a column")
     for name, value in parts.items():
-        if name in ("fill", "centre", "scale"):
-            _demand(type(value) is float and math.isfinite(value), f"{name} {value!r:.40}")
-        elif name in ("indicator", "hours"):
-            _demand(type(value) is bool, f"{name} {value!r:.40}")
-    if home is CategoryColumn:
-        _demand(_are_names(parts["categories"]), "categories")
-        return CategoryColumn(parts["name"], tuple(parts["categories"]), parts["indicator"])
-    _demand(parts["scale"] > 0, "scale")
-    return home(**parts)
+        _demand(_VALID[name](value), f"{name} {value!r:.40}")
+    encoder: Encoder = home(**{part: tuple(value) if part == "categories" else value for part, value in parts.items()})
+    return encoder

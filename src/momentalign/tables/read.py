@@ -23,7 +23,7 @@ from momentalign.errors import InvalidInputError, InvalidTypeError, MomentAlignW
 from momentalign.tables import formats
 from momentalign.tables.database import is_database, read_database, without_password
 from momentalign.tables.delimited import read_delimited
-from momentalign.tables.opening import FileFormat, find_format, find_path, one_line
+from momentalign.tables.opening import FileFormat, find_format, find_path, one_line, reading
 from momentalign.tables.table import KINDS, Kind, Request, Table, check_cells, is_unicode, shown, split_frame
 from momentalign.validation import positive_int
 
@@ -139,7 +139,14 @@ def _open(data: str | Path, request: Request) -> tuple[str, Iterator[Table]]:
     if is_database(data):
         return without_password(data), read_database(data, request)
     path = find_path(data)
-    return str(path), _READERS[find_format(path)](path, request)
+    return str(path), _read_file(path, request)
+
+
+def _read_file(path: Path, request: Request) -> Iterator[Table]:
+    with reading(path):
+        found = find_format(path)
+    with reading(path, *formats.DAMAGES.get(found, ())):
+        yield from _READERS[found](path, request)
 
 
 def _take_frame(data: Any, name: str, request: Request) -> Table:

@@ -1,10 +1,9 @@
-"""The rows of a file, what a reader is asked for, what a column holds, and names and cells as messages show them."""
+"""The rows of a file, what a reader is asked for, and names and cells as messages show them."""
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -25,11 +24,7 @@ __all__ = [
     "Rows",
     "Table",
     "check_cells",
-    "column_numbers",
-    "elapsed_days",
     "is_unicode",
-    "kind_of",
-    "looks_like_id",
     "quoted",
     "refuse_duplicates",
     "shown",
@@ -38,12 +33,6 @@ __all__ = [
 
 Kind: TypeAlias = Literal["number", "date", "text"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-# What pandas calls columns of objects that are numbers or dates.
-_NUMBERS = {"boolean", "integer", "floating", "mixed-integer-float", "decimal", "timedelta", "timedelta64"}
-_DATES = {"date", "datetime", "datetime64"}
-_MICROSECONDS_OF_A_DAY = 86_400e6
-# In a table of fewer rows, texts that all differ may still be categories.
-_FEWEST_IDS = 20
 
 Rows: TypeAlias = "pd.DataFrame | sparse.csr_matrix | NDArray[np.float32]"
 
@@ -121,6 +110,16 @@ class Request:
         apart = [name for name in (label, self.id_column) if name in known]
         return replace(self, label=label, columns=list(dict.fromkeys([*self.columns, *apart])))
 
+    @property
+    def wanted(self) -> list[str]:
+        """The columns to read, once they are resolved."""
+        return list(self.columns or ())
+
+    def parts(self, count: int) -> Iterator[slice]:
+        """Yield slices of as many of `count` rows as are asked for at once."""
+        step = self.rows or max(count, 1)
+        return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
     def kind(self, name: str) -> Kind | None:
         """What a column of text is to be read as; labels and identifiers stay as they are written."""
         return "text" if name in (self.label, self.id_column) else self.kinds.get(name)
@@ -188,89 +187,6 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def kind_of(column: pd.Series[Any]) -> Kind:
-    """Return what a column of a DataFrame holds; true and false are the numbers 1 and 0, durations are numbers of days.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> [kind_of(pd.Series(cells)) for cells in ([1.5, None], [True, None], ["a", None])]
-    ['number', 'number', 'text']
-    """
-    from pandas.api import types
-
-    dtype = column.dtype
-    if types.is_datetime64_any_dtype(dtype):
-        return "date"
-    if types.is_timedelta64_dtype(dtype) or types.is_bool_dtype(dtype):
-        return "number"
-    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
-        return "number"
-    found = types.infer_dtype(column, skipna=True) if dtype.kind == "O" else ""
-    return "number" if found in _NUMBERS else "date" if found in _DATES else "text"
-
-
-def looks_like_id(columns: Sequence[Sequence[Any]]) -> bool:
-    """Whether texts, given for each domain, differ in every row, none being None: nothing can be learned from them.
-
-    Examples
-    --------
-    >>> looks_like_id([[f"C{row}" for row in range(30)], ["C1", "C2"]]), looks_like_id([["a", "b"] * 15])
-    (True, False)
-    """
-    distinct = [set(cells) for cells in columns]
-    alone = all(len(texts) == len(cells) and None not in texts for texts, cells in zip(distinct, columns, strict=True))
-    return alone and sum(map(len, columns)) >= _FEWEST_IDS
-
-
-def column_numbers(column: pd.Series[Any]) -> NDArray[np.float64]:
-    """Return a column of numbers as float64, NaN where one is missing.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> column_numbers(pd.Series([True, None])).tolist()
-    [1.0, nan]
-    """
-    if column.dtype.kind == "O":
-        column = column.infer_objects()
-    if column.dtype.kind == "m":
-        return np.asarray(column.to_numpy() / np.timedelta64(1, "D"))
-    try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except OverflowError:
-        raise InvalidInputError(
-            f"column {column.name!r:.80} holds whole numbers of more than 308 digits; correct them or leave them empty."
-        ) from None
-
-
-def elapsed_days(column: pd.Series[Any]) -> NDArray[np.float64]:
-    """Return a column of dates as days since the beginning of 1970 in UTC, NaN where one is missing.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> elapsed_days(pd.Series(pd.to_datetime(["1970-01-02 12:00", None]))).tolist()
-    [1.5, nan]
-    """
-    if column.dtype == object:
-        values = np.array(
-            [_without_zone(value) for value in column.where(column.notna(), None)], dtype="datetime64[us]"
-        )
-    else:
-        plain = column if getattr(column.dt, "tz", None) is None else column.dt.tz_convert(None)
-        values = plain.to_numpy(dtype="datetime64[us]")
-    days = values.astype(np.int64) / _MICROSECONDS_OF_A_DAY
-    days[np.isnat(values)] = np.nan
-    return days
-
-
-def _without_zone(date: Any) -> Any:
-    if isinstance(date, datetime.datetime) and date.tzinfo is not None:
-        return date.astimezone(datetime.UTC).replace(tzinfo=None)
-    return date
 
 
 def quoted(names: Sequence[Any], most: int = 10) -> str:

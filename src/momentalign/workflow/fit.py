@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -23,9 +22,10 @@ from momentalign.estimators.classifier import MANNClassifier
 from momentalign.estimators.regressor import MANNRegressor
 from momentalign.moments.streaming import Moments
 from momentalign.tables.database import without_password
+from momentalign.tables.encoders import column_numbers, kind_of
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.tables.read import read_table
-from momentalign.tables.table import Table, column_numbers, kind_of, quoted, shown
+from momentalign.tables.table import Table, quoted
 from momentalign.validation import (
     check_choice,
     check_device,
@@ -39,7 +39,7 @@ from momentalign.workflow.comparison import known_labels
 from momentalign.workflow.model import Estimator, TableModel
 from momentalign.workflow.risk import ask, distances, risk_cut, risk_scores
 from momentalign.workflow.summary import summarise
-from momentalign.workflow.threshold import Threshold, choose_threshold, parse_threshold, rarer_class
+from momentalign.workflow.threshold import choose_threshold, parse_threshold, rarer_class
 
 __all__ = ["METHODS", "fit"]
 
@@ -154,8 +154,10 @@ def fit(
     label, y = labelled.label or label, labelled.labels
     if not regression:
         _refuse_values(label, y)
+    if rule is not None and (classes := len(set(y.tolist()))) != 2:
+        raise InvalidInputError(f"threshold is for two classes, and {label!r} has {classes}; leave it out.")
+    unlabelled, hint = _target(target, labelled, label, target_label, id_column)
     labelled, weights = _set_apart(labelled, sample_weight)
-    unlabelled, hint = _target(target, label, target_label, id_column)
     unlabelled = _without(unlabelled, sample_weight)
     truth = None if target_label is None else known_labels(unlabelled, target_label, regression=regression)
     # A portfolio standardises features itself; of sparse rows, as of text, it leaves the proportions as they are.
@@ -174,12 +176,14 @@ def fit(
             "weight": weight if weight is not None else 1.0 if regression else "auto",
             "device": check_device(device),
         }
-        networks = range(seed, seed + seeds)
-        estimator = _fit_network(X, y, X_target, settings, networks, regression=regression, verbose=verbose)
+        kind = MANNRegressor if regression else MANNClassifier
+        networks = [kind(random_state=seed + more, verbose=verbose, **settings) for more in range(seeds)]
+        estimator = min((one.fit(X, y, X_target) for one in networks), key=_held_out_loss)
         settings["seeds"] = seeds
-    chosen = None if rule is None else _threshold(rule, estimator, y, label)
+    chosen = None if rule is None else choose_threshold(rule, rarer_class(y, estimator.classes_) or 0, estimator)
     answers = ask(estimator, X_target, chosen)
     moments = Moments.of(X), Moments.of(X_target)
+    distance = distances(X_target, *moments)
     model = TableModel(
         estimator,
         preprocessor,
@@ -188,21 +192,25 @@ def fit(
         id_column,
         threshold=chosen,
         source_moments=moments[0],
-        risk_cut=risk_cut(risk_scores(answers, distances(X_target, *moments))),
+        risk_cut=risk_cut(risk_scores(answers, distance)),
     )
-    summary = summarise(model, X, y, X_target, answers, truth)
-    notes = [*labelled.notes, *preprocessor.notes_, *hint]
-    summary |= {"notes": notes, "method": method, "settings": {name: settings[name] for name in sorted(settings)}}
     tables = {"source": source, "target": target}
-    paths = {name: without_password(str(data)) for name, data in tables.items() if _is_path(data)}
-    return replace(model, summary={**summary, **paths, "seconds": round(time.perf_counter() - begun, 2)})
+    summary = {
+        **summarise(model, X, y, X_target, answers, distance, truth),
+        "notes": [*labelled.notes, *preprocessor.notes_, *hint],
+        "method": method,
+        "settings": {name: settings[name] for name in sorted(settings)},
+        **{name: without_password(str(data)) for name, data in tables.items() if _is_path(data)},
+        "seconds": round(time.perf_counter() - begun, 2),
+    }
+    return replace(model, summary=summary)
 
 
 def _refuse_values(label: str, y: NDArray[Any]) -> None:
     """Refuse labels that are values to predict rather than classes."""
     found = None
     if y.dtype.kind == "f" and (y % 1 != 0).any():
-        found = f"fractions such as {shown(y[y % 1 != 0][0])}"
+        found = f"fractions such as {y[y % 1 != 0][0]:.4g}"
     elif y.dtype.kind in "iu" and (classes := len(np.unique(y))) > max(len(y) / 2, 10):
         found = f"{classes:,} different numbers in {len(y):,} rows"
     if found is not None:
@@ -228,19 +236,23 @@ def _check_method(method: str, weight: Any, seeds: int, max_epochs: int | None, 
 
 def _refuse_for(method: str, regression: bool, class_weight: Any, sample_weight: Any, rule: Any) -> None:
     """Refuse what a portfolio of classifiers alone can do."""
-    given = {"class_weight": class_weight, "threshold": rule}
-    for name in (name for name, value in given.items() if value is not None and regression):
-        raise InvalidInputError(f"{name} has no meaning for regression; leave it out.")
-    given = {"class_weight": class_weight, "sample_weight": sample_weight}
-    for name in (name for name, value in given.items() if value is not None and method != "auto"):
-        raise InvalidInputError(f"{name} is not known to networks of method={method!r}; leave it or the method out.")
-    if rule is not None and rule.value is None and method != "auto":
+    if isinstance(class_weight, str) and class_weight != "balanced":
+        raise InvalidInputError(f"class_weight must be 'balanced' or weights by class, got {class_weight!r:.80}.")
+    for name, value in {"class_weight": class_weight, "threshold": rule}.items():
+        if value is not None and regression:
+            raise InvalidInputError(f"{name} has no meaning for regression; leave it out.")
+    if method == "auto":
+        return
+    for name, value in {"class_weight": class_weight, "sample_weight": sample_weight}.items():
+        if value is not None:
+            raise InvalidInputError(
+                f"{name} is not known to networks of method={method!r}; leave it or the method out."
+            )
+    if rule is not None and rule.value is None:
         raise InvalidInputError(
             f"threshold={rule.text!r} is chosen on held-out rows, which method={method!r} does not keep; give a number "
             "or method='auto'."
         )
-    if isinstance(class_weight, str) and class_weight != "balanced":
-        raise InvalidInputError(f"class_weight must be 'balanced' or weights by class, got {class_weight!r:.80}.")
 
 
 def _set_apart(table: Table, sample_weight: str | None) -> tuple[Table, NDArray[Any] | None]:
@@ -255,31 +267,11 @@ def _set_apart(table: Table, sample_weight: str | None) -> tuple[Table, NDArray[
     if kind_of(rows[sample_weight]) != "number":
         raise InvalidInputError(f"sample_weight={sample_weight!r} holds no numbers; give a column of weights.")
     weights = check_row_values(column_numbers(rows[sample_weight]), f"sample_weight={sample_weight!r}")
-    return replace(table, rows=rows.drop(columns=sample_weight)), weights
+    return _without(table, sample_weight), weights
 
 
-def _threshold(rule: Any, estimator: Any, y: NDArray[Any], label: str) -> Threshold:
-    positive = rarer_class(y, estimator.classes_)
-    if positive is None:
-        raise InvalidInputError(
-            f"threshold is for two classes, and {label!r} has {len(estimator.classes_)}; leave it out."
-        )
-    return choose_threshold(rule, positive, estimator)
-
-
-def _fit_network(
-    X: Any,
-    y: NDArray[Any],
-    X_target: Any,
-    settings: dict[str, Any],
-    seeds: Sequence[int],
-    *,
-    regression: bool,
-    verbose: int,
-) -> MANNClassifier | MANNRegressor:
-    kind = MANNRegressor if regression else MANNClassifier
-    fitted = [kind(random_state=seed, verbose=verbose, **settings).fit(X, y, X_target) for seed in seeds]
-    return min(fitted, key=lambda one: min(one.history_["validation_loss"], default=math.inf))
+def _held_out_loss(network: MANNClassifier | MANNRegressor) -> float:
+    return min(network.history_["validation_loss"], default=math.inf)
 
 
 def _settings(X: Any, X_target: Any, max_epochs: int | None) -> dict[str, Any]:
@@ -301,18 +293,29 @@ def _settings(X: Any, X_target: Any, max_epochs: int | None) -> dict[str, Any]:
     }
 
 
-def _target(data: Data, label: str, target_label: str | None, id_column: str | None) -> tuple[Table, list[str]]:
+def _target(
+    data: Data, source: Table, label: str, target_label: str | None, id_column: str | None
+) -> tuple[Table, list[str]]:
     """Return the target with every column set apart that could hold its labels, and what to say of that."""
-    table = read_table(data, name="the target", label=target_label or label, label_required=False, id_column=id_column)
+    wanted = target_label or label
+    table = read_table(data, name="the target", label=wanted, label_required=False, id_column=id_column)
+    if table.labels is None:
+        # As in the source "Churn" is "churn" where only that is there, unless it is a feature.
+        alike = [name for name in table.columns if name.casefold() == wanted.casefold() and name not in source.columns]
+        if len(alike) == 1:
+            table = read_table(data, name="the target", label=alike[0], label_required=False, id_column=id_column)
     if target_label is None:
-        hint = f"the target's column {label!r} was not looked at; to compare it with the predictions, give target_label"
-        return replace(table, labels=None), [] if table.labels is None else [f"{hint}={label!r} (--target-label)."]
+        if table.labels is None:
+            return table, []
+        hint = "was not looked at; to compare it with the predictions, give target_label"
+        hint = f"the target's column {table.label!r} {hint}={table.label!r} (--target-label)."
+        return replace(table, labels=None), [hint]
     if table.labels is None:
         where = data if _is_path(data) else "the target"
         raise InvalidInputError(
             f"{where} has no label column {target_label!r}; its columns are {quoted(table.columns)}."
         )
-    return (table if target_label == label else _without(table, label)), []
+    return _without(table, label), []
 
 
 def _without(table: Table, column: str | None) -> Table:

@@ -144,7 +144,7 @@ def predict_file(
     if drift.found:
         warnings.warn(drift.message, MomentAlignWarning, stacklevel=2)
     for name, counts in tally.unseen.items():
-        note = unseen_note(name, counts, without_password(str(data)), "that the model does not know")
+        note = unseen_note(name, counts, without_password(str(data)))
         warnings.warn(note, MomentAlignWarning, stacklevel=2)
     rows_of_unseen = {name: counts.total() for name, counts in tally.unseen.items()}
     return PredictSummary(tally.rows, tally.classes, drift, tally.values, rows_of_unseen)
@@ -227,14 +227,17 @@ def in_order(work: Callable[[Part], Result], parts: Iterable[Part], *, threads: 
     >>> list(in_order(lambda number: number**2, range(5), threads=2))
     [0, 1, 4, 9, 16]
     """
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(threads)
+    waiting: deque[Future[Result]] = deque()
+    try:
         for part in parts:
             waiting.append(pool.submit(work, part))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:  # Nobody waits for what is under way after an error or a ^C.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ the shares of the classes are there, what shifted, which rows are risky; then de
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from momentalign.discrepancies.central_moment import cmd_terms
+from momentalign.estimators.row_weights import draw_by_weight
 from momentalign.evaluation.bounds import target_error_terms
 from momentalign.evaluation.class_shares import Predictions, class_shares_interval, shares_and_doubt
 from momentalign.networks.shallow import Matrix
 from momentalign.report.sentences import verdict
-from momentalign.tables.encoders import CategoryColumn
+from momentalign.tables.encoders import NumberColumn
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.version import __version__
 from momentalign.workflow.comparison import KnownLabels, compare, known_score
 from momentalign.workflow.drift import standardised_shift
 from momentalign.workflow.model import TableModel
-from momentalign.workflow.risk import Answers, distances, risk_table
+from momentalign.workflow.risk import Answers, risk_table
 from momentalign.workflow.threshold import rarer_class
 
 __all__ = ["drawn_rows", "flagged_columns", "summarise"]
@@ -54,6 +55,7 @@ def summarise(
     y: NDArray[Any],
     X_target: Matrix,
     answers: Answers,
+    distance: NDArray[np.float64],
     truth: KnownLabels | None,
 ) -> dict[str, Any]:
     """Return everything but the settings and notes.
@@ -66,42 +68,40 @@ def summarise(
         The preprocessed source with its labels, and the preprocessed target.
     answers
         What the model says of the target.
+    distance
+        How far each row of the target is from the source.
     truth
         The known labels of the target.
     """
     estimator: Any = model.estimator
-    regression = not hasattr(estimator, "classes_")
-    hidden = None
-    if hasattr(estimator, "transform"):
-        hidden = [estimator.transform(_sample(rows, _SEEN)).astype(np.float64) for rows in (X, X_target)]
-    positive = None if regression else rarer_class(y, estimator.classes_)
+    classes = getattr(estimator, "classes_", None)
+    activations = _activations(estimator, X, X_target)
     evaluation = None
     if truth is not None:
-        evaluation = compare(truth, answers, getattr(estimator, "classes_", None), positive)
-    shares, doubt = ([], None) if regression else _shares(estimator, y, answers)
+        evaluation = compare(truth, answers, classes, None if classes is None else rarer_class(y, classes))
+    shares, doubt = ([], None) if classes is None else _shares(estimator, y, answers)
     found: dict[str, Any] = {
-        "decision": _decision(estimator, hidden),
+        "decision": _decision(estimator, activations["distance"]),
         "kind": "fit",
-        "task": "regression" if regression else "classification",
+        "task": "regression" if classes is None else "classification",
         "label": model.label,
         "source_rows": int(X.shape[0]),
         "target_rows": int(X_target.shape[0]),
         "features": int(X.shape[1]),
-        "classes": [] if regression else [str(name) for name in estimator.classes_],
+        "classes": [] if classes is None else [str(name) for name in classes],
         "estimate": _interval(getattr(estimator, "estimate_", None)),
         "gain": _interval(getattr(estimator, "gain_", None)),
-        "source_score": _source_score(estimator, regression=regression),
+        "source_score": _source_score(estimator),
         "threshold": _threshold(model),
         "evaluation": evaluation,
         "shares": shares,
         "shares_doubt": doubt,
-        "values": {"source": _spread(y), "target": _spread(answers.predicted)} if regression else None,
+        "values": {"source": _spread(y), "target": _spread(answers.predicted)} if classes is None else None,
         "columns": flagged_columns(model.preprocessor, X, X_target),
         "shifted": _shifted(model),
-        "risk": _risk(model, X_target, answers, truth),
+        "risk": _risk(model, answers, distance, truth),
         "portfolio": _portfolio(estimator),
-        "distance": None if hidden is None else {"terms": _terms(*hidden), "by_chance": _by_chance(*hidden)},
-        "units": [] if hidden is None else _units(*hidden),
+        **activations,
         "bounds": _bounds(estimator, answers),
         "versions": {"momentalign": __version__, "numpy": np.__version__, "scipy": scipy.__version__},
     }
@@ -109,9 +109,9 @@ def summarise(
     return {"decision": found["decision"], "verdict": verdict(found), **found}
 
 
-def _decision(estimator: Any, hidden: Sequence[NDArray[Any]] | None) -> str:
+def _decision(estimator: Any, distance: Mapping[str, Any] | None) -> str:
     """What a portfolio decided; of networks, how they were asked for."""
-    if hidden is None:
+    if distance is None:
         return str(estimator.decision_)
     if estimator.discrepancy is None:
         return "Not adapted, as asked for."
@@ -121,7 +121,7 @@ def _decision(estimator: Any, hidden: Sequence[NDArray[Any]] | None) -> str:
             "Not adapted: aligned networks label many target rows otherwise without being as much more confident, as "
             "where classes have other shares in the target."
         )
-    apart = f"{sum(_terms(*hidden)):.2f} apart (CMD), {_by_chance(*hidden):.2f} by chance alone"
+    apart = f"{sum(distance['terms']):.2f} apart (CMD), {distance['by_chance']:.2f} by chance alone"
     return (
         f"Aligned by {estimator.discrepancy}, as asked for: hidden activations of the domains are {apart}, which does "
         "not say how good the model is on the target."
@@ -143,19 +143,19 @@ def _interval(found: Any) -> dict[str, float] | None:
     return None if found is None else {part: float(getattr(found, part)) for part in ("value", "low", "high")}
 
 
-def _source_score(estimator: Any, *, regression: bool) -> float | None:
+def _source_score(estimator: Any) -> float | None:
     """Accuracy or R² on the held-out source rows, before the model was trained on them too; None where none were."""
     if hasattr(estimator, "held_out_"):
-        held_out = estimator.held_out_
-        return _weighted_accuracy(held_out.answer, held_out)
+        return _weighted_accuracy(estimator.held_out_.answer, estimator.held_out_)
     if not hasattr(estimator, "history_"):
         return None
-    scores = estimator.history_["validation_loss" if regression else "validation_accuracy"]
-    score = scores[estimator.best_epoch_ - 1] if scores else np.nan
+    classifies = hasattr(estimator, "classes_")
+    scores = estimator.history_["validation_accuracy" if classifies else "validation_loss"]
+    score = float(scores[estimator.best_epoch_ - 1]) if scores else np.nan
     if not np.isfinite(score):
         return None
     # The loss is of values in standard deviations.
-    return 1.0 - float(score) if regression else float(score)
+    return score if classifies else 1.0 - score
 
 
 def _weighted_accuracy(probabilities: NDArray[Any], held_out: Any) -> float:
@@ -253,11 +253,12 @@ def _threshold(model: TableModel) -> dict[str, Any] | None:
     return found | {name: both / total if total else None for name, total in sums.items()}
 
 
-def _risk(model: TableModel, X_target: Matrix, answers: Answers, truth: KnownLabels | None) -> list[dict[str, Any]]:
+def _risk(
+    model: TableModel, answers: Answers, distance: NDArray[np.float64], truth: KnownLabels | None
+) -> list[dict[str, Any]]:
     """Return what the flagged rows of the target and the others are like, on average."""
-    assert model.source_moments is not None  # noqa: S101  (a fit has both)
-    assert model.risk_cut is not None  # noqa: S101
-    table = risk_table(answers, distances(X_target, model.source_moments, model.moments), model.risk_cut)
+    assert model.risk_cut is not None  # noqa: S101  (a fit has one)
+    table = risk_table(answers, distance, model.risk_cut)
     flags = table.pop("risky").to_numpy()
     columns = {str(name): values.to_numpy() for name, values in table.items() if values.notna().all()}
     groups = []
@@ -313,11 +314,8 @@ def _shares(estimator: Any, y: NDArray[Any], answers: Answers) -> tuple[list[dic
 
 def drawn_rows(counts: NDArray[np.float64], most: int) -> NDArray[np.intp]:
     """Return rows as often as they were given, at most about so many."""
-    total = counts.sum()
-    size = int(min(max(round(total), len(counts)), most))
-    ends = np.cumsum(counts) / total
-    order = np.random.default_rng(0).permutation(np.arange(size))
-    return np.searchsorted(ends, (order + 0.5) / size).clip(max=len(counts) - 1)
+    size = int(min(max(round(counts.sum()), len(counts)), most))
+    return draw_by_weight(counts, size)[np.random.default_rng(0).permutation(size)]
 
 
 def flagged_columns(preprocessor: Preprocessor, X: Matrix, X_target: Matrix) -> dict[str, list[dict[str, Any]]]:
@@ -336,39 +334,30 @@ def flagged_columns(preprocessor: Preprocessor, X: Matrix, X_target: Matrix) -> 
         ``constant``: columns that are constant in one domain alone. ``unseen``: columns with categories that the source
         lacks. ``outside``: columns of numbers and dates with target rows outside of the source's range.
     """
-    found: dict[str, list[dict[str, Any]]] = {"constant": [], "unseen": [], "outside": []}
-    if sparse.issparse(X) and preprocessor.form_ != "columns":
-        return found
+    unseen = [
+        {"name": name, "values": [text for text, _ in counts.most_common(_NAMED)], "rows": counts.total()}
+        for name, counts in preprocessor.unseen_.items()
+    ]
+    found: dict[str, list[dict[str, Any]]] = {"constant": [], "unseen": unseen, "outside": []}
+    columns: list[Any] = preprocessor.encoders_
+    if preprocessor.form_ != "columns":  # those of a matrix are features as they are
+        names: Any = () if sparse.issparse(X) else preprocessor.get_feature_names_out()
+        columns = [NumberColumn(str(name), 0.0, 0.0, 1.0, indicator=False) for name in names]
     start = 0
-    for name, width, encoder in _columns(preprocessor):
-        source, target = (_dense(rows[:, start : start + width]) for rows in (X, X_target))
-        start += width
+    for column in columns:
+        end = start + len(column.features)
+        source, target = (_dense(rows[:, start:end]) for rows in (X, X_target))
+        start = end
         constant = [bool((part == part[0]).all()) for part in (source, target)]
         if constant[0] != constant[1]:
-            found["constant"].append({"name": name, "domain": "source" if constant[0] else "target"})
-        if isinstance(encoder, CategoryColumn):
-            new = np.flatnonzero(target.any(axis=0) & ~source.any(axis=0))
-            values = [encoder.categories[index] for index in new if index < len(encoder.categories)]
-            if values:
-                rows = int(target[:, new[: len(values)]].sum())
-                found["unseen"].append({"name": name, "values": values[:_NAMED], "rows": rows})
-        elif not constant[0]:
-            known = [
-                part[:, 0][part[:, 1] == 0.0] if encoder is not None and encoder.indicator else part[:, 0]
-                for part in (source, target)
-            ]
+            found["constant"].append({"name": column.name, "domain": "source" if constant[0] else "target"})
+        if isinstance(column, NumberColumn) and not constant[0]:
+            known = [part[:, 0][part[:, 1] == 0.0] if column.indicator else part[:, 0] for part in (source, target)]
             share = _share_outside(*known)
             if share >= _OUTSIDE:
-                found["outside"].append({"name": name, "share": share})
+                found["outside"].append({"name": column.name, "share": share})
     found["outside"] = sorted(found["outside"], key=lambda one: -one["share"])[:_NAMED]
     return found
-
-
-def _columns(preprocessor: Preprocessor) -> list[tuple[str, int, Any]]:
-    """Name, number of features and encoder of every column; a matrix has columns without one."""
-    if preprocessor.form_ == "columns":
-        return [(encoder.name, len(encoder.features), encoder) for encoder in preprocessor.encoders_]
-    return [(str(name), 1, None) for name in preprocessor.get_feature_names_out()]
 
 
 def _dense(rows: Any) -> NDArray[Any]:
@@ -402,14 +391,17 @@ def _terms(source: NDArray[Any], target: NDArray[Any]) -> list[float]:
     return [float(term) for term in cmd_terms(source, target)]
 
 
-def _by_chance(source: NDArray[Any], target: NDArray[Any]) -> float:
-    """The mean CMD of two samples of these sizes after random relabellings of the rows."""
-    rows, random = np.concatenate([source, target]), np.random.default_rng(0)
-    sums = []
+def _activations(estimator: Any, X: Matrix, X_target: Matrix) -> dict[str, Any]:
+    """How far apart the hidden activations of a network are, and those of the units whose means differ most."""
+    if not hasattr(estimator, "transform"):
+        return {"distance": None, "units": []}
+    source, target = (estimator.transform(_sample(rows, _SEEN)).astype(np.float64) for rows in (X, X_target))
+    rows, random, by_chance = np.concatenate([source, target]), np.random.default_rng(0), []
     for _ in range(_RELABELLINGS):
         order = random.permutation(len(rows))
-        sums.append(sum(_terms(rows[order[: len(source)]], rows[order[len(source) :]])))
-    return float(np.mean(sums))
+        by_chance.append(sum(_terms(rows[order[: len(source)]], rows[order[len(source) :]])))
+    distance = {"terms": _terms(source, target), "by_chance": float(np.mean(by_chance))}
+    return {"distance": distance, "units": _units(source, target)}
 
 
 def _shifted(model: TableModel) -> list[dict[str, Any]]:
