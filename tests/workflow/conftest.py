@@ -77,6 +77,11 @@ def folder(fitted: TableModel, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def content() -> Callable[[Path], dict[str, Any]]:
-    """All files of a folder with what they hold."""
-    return lambda path: {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+def content() -> Callable[..., dict[str, Any]]:
+    """All files of a folder, but for some names, with what they hold."""
+
+    def read(folder: Path, without: frozenset[str] = frozenset()) -> dict[str, Any]:
+        files = (file for file in folder.rglob("*") if file.is_file() and file.name not in without)
+        return {str(file.relative_to(folder)): file.read_bytes() for file in files}
+
+    return read
