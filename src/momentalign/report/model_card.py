@@ -160,7 +160,7 @@ def _escape(value: Any) -> Any:
     return shown.replace("://", "&#58;//").replace("www.", "www&#46;").replace("@", "&#64;")
 
 
-_TEMPLATES = Environment(  # noqa: S701  (Markdown has an escape of its own)
+_TEMPLATES = Environment(  # noqa: S701  # nosec B701 (Markdown has an escape of its own)
     loader=PackageLoader("momentalign.report"),
     finalize=_escape,
     undefined=StrictUndefined,
