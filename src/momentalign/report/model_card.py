@@ -166,4 +166,5 @@ _TEMPLATES = Environment(  # noqa: S701  # nosec B701 (Markdown has an escape of
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
+    keep_trailing_newline=True,
 )
