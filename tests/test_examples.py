@@ -51,6 +51,14 @@ def test_a_model_is_served(tmp_path, monkeypatch):
     assert "'spend'; add them." in refused.json()["detail"]
 
 
+def test_optuna_finds_an_aligned_network_without_target_labels():
+    pytest.importorskip("optuna", reason="needs Optuna, of the dependency group test")
+    plain, found = percentages(run("search_with_optuna.py"))
+    assert found > plain + 5
+    searching = (EXAMPLES / "search_with_optuna.py").read_text().split("study.optimize")[0]
+    assert searching.count("truth") == 1  # where the labels of the target are set apart
+
+
 @pytest.fixture
 def show(capsys):
     """Run one example of the gallery in this process and return what it printed."""

@@ -65,16 +65,16 @@ def save_model(
     mlflow_model
         What MLflow hands over when a run logs the model.
     signature, input_example, metadata, pip_requirements
-        As in ``mlflow.pyfunc.save_model``; the signature is found from the example, and the requirements are those of
-        this library, unless given.
+        As in ``mlflow.pyfunc.save_model``. Unless given, the signature is found from the example, and the requirement
+        is this library. MLflow hands ``params={"proba": True}`` over only if the signature names it, as this one does.
     """
     if not hasattr(model, "save"):
         raise InvalidTypeError(
             f"model must be the result of ma.fit or a fitted estimator with save, got {type(model).__name__}."
         )
     library = _library()
-    if signature is None and input_example is not None:
-        signature = library.models.infer_signature(input_example, model.predict(input_example))
+    if signature is None:
+        signature = _signature(model, input_example)
     described = library.models.Model() if mlflow_model is None else mlflow_model
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "model"
@@ -90,6 +90,15 @@ def save_model(
             metadata=None if metadata is None else dict(metadata),
             pip_requirements=["momentalign"] if pip_requirements is None else pip_requirements,
         )
+
+
+def _signature(model: Any, input_example: Any) -> Any:
+    """Columns of the example, what is predicted for it, and that a classifier can be asked for probabilities."""
+    params = {"proba": False} if hasattr(getattr(model, "estimator", model), "classes_") else None
+    if input_example is None and params is None:
+        return None
+    predicted = None if input_example is None else model.predict(input_example)
+    return _library().models.infer_signature(input_example, predicted, params)
 
 
 def log_model(

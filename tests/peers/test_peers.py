@@ -12,7 +12,7 @@ HERE = Path(__file__).parent
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("program", "environment", "tests"),
-    [("skada", "skada", 18), ("pot", "skada", 2), ("adapt", "adapt", 3), ("pytorch_adapt", "pytorch_adapt", 2)],
+    [("skada", "skada", 20), ("pot", "skada", 2), ("adapt", "adapt", 3), ("pytorch_adapt", "pytorch_adapt", 2)],
 )
 def test_what_works_inside(run_in_peer, program, environment, tests):
     # Neither our settings nor our fixtures: what they import is not installed there.

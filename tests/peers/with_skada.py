@@ -127,6 +127,28 @@ def test_transfer_components_stand_before_a_classifier():
     assert pipeline.score(X[TARGET], TRUE[TARGET], sample_domain=DOMAIN[TARGET]) > 0.8
 
 
+def test_the_robust_default_is_the_last_step_and_is_scored_without_target_labels():
+    pipeline = make_da_pipeline(StandardScaler(), ma.AutoClassifier(random_state=0))
+    pipeline.fit(X, MASKED.copy(), sample_domain=DOMAIN)
+    scaled = StandardScaler().fit_transform(X)
+    by_hand = ma.AutoClassifier(random_state=0).fit(scaled[SOURCE], TRUE[SOURCE], scaled[TARGET])
+    found = pipeline.predict_proba(X[TARGET], sample_domain=DOMAIN[TARGET])
+    np.testing.assert_allclose(found, by_hand.predict_proba(scaled[TARGET]))
+    for scorer in (PredictionEntropyScorer(), CircularValidation()):
+        assert np.isfinite(scorer(pipeline, X, MASKED.copy(), sample_domain=DOMAIN, allow_source=True))
+
+
+def test_a_moment_map_stands_before_a_classifier():
+    pipeline = make_da_pipeline(ma.MomentMap(), LogisticRegression()).fit(X, MASKED.copy(), sample_domain=DOMAIN)
+    by_hand = ma.MomentMap()
+    rows = by_hand.fit_transform(X[SOURCE], X_target=X[TARGET])
+    classifier = LogisticRegression().fit(rows, TRUE[SOURCE])
+    found = pipeline.predict_proba(X[TARGET], sample_domain=DOMAIN[TARGET])
+    np.testing.assert_allclose(found, classifier.predict_proba(by_hand.transform(X[TARGET])), atol=1e-6)
+    plain = LogisticRegression().fit(X[SOURCE], TRUE[SOURCE]).score(X[TARGET], TRUE[TARGET])
+    assert pipeline.score(X[TARGET], TRUE[TARGET], sample_domain=DOMAIN[TARGET]) > plain + 0.1
+
+
 def test_a_search_is_the_last_step():
     search = ma.ReverseValidationSearch(classifier(), {"weight": [0.0, 1.0]}, random_state=0)
     pipeline = make_da_pipeline(StandardScaler(), search.set_fit_request(sample_domain=True))

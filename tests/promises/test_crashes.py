@@ -26,7 +26,7 @@ MODEL = Path(__file__).parents[1] / "golden" / "0.1.0" / "table"
 WORKER = Path(__file__).with_name("crash_worker.py")
 FILES = {
     "search": {"search.jsonl", "model/manifest.json"},
-    "fit": {"source.csv", "target.csv", "model/manifest.json", "model/report.html"},
+    "fit": {"source.csv", "target.csv", "model/manifest.json", "model/model_card.md", "model/report.html"},
     "reproduce": {"momentalign-sentiment.jsonl", "momentalign-sentiment.json", "momentalign-sentiment.html"},
 }
 FEW = 4  # kills in the ordinary run

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -104,6 +105,16 @@ def test_the_lowest_versions_that_are_tried_are_the_lower_bounds():
     assert {name: str(found.specifier) for name, found in tried.items()} == bounds
     assert f'versions: lowest, python: "3.11", torch: "torch{torch}"' in TESTS_ELSEWHERE.read_text()
     assert PROJECT["requires-python"] == ">=3.11"
+
+
+def test_the_conda_recipe_asks_for_the_same():
+    recipe = (ROOT / "conda" / "recipe" / "meta.yaml").read_text()
+    (asked,) = re.findall(r"^  run:\n((?:    - .+\n)+)", recipe, re.MULTILINE)
+    found = requirements(line.removeprefix("    - ") for line in asked.replace("pytorch", "torch").splitlines())
+    bounds = {name: str(found.specifier) for name, found in RUNTIME.items()}
+    expected = bounds | {"python": PROJECT["requires-python"]}
+    assert {name: str(one.specifier) for name, one in found.items()} == expected
+    assert f"momentalign = {PROJECT['scripts']['momentalign']}" in recipe
 
 
 @pytest.mark.parametrize("name", sorted(RUNTIME | EXTRAS))

@@ -41,6 +41,7 @@ def test_a_model_for_tables_goes_through_a_run(tables):
     np.testing.assert_array_equal(back.predict_proba(target), model.predict_proba(target))
     predictor = mlflow.pyfunc.load_model(logged.model_uri)
     assert predictor.predict(target).tolist() == model.predict(target).tolist()
+    np.testing.assert_array_equal(predictor.predict(target, params={"proba": True}), model.predict_proba(target))
     assert [column.name for column in logged.signature.inputs] == ["spend", "city"]
     assert logged.metadata == {"team": "retention"}
 
@@ -55,10 +56,22 @@ def test_an_estimator_is_saved_without_a_pickle(tmp_path):
     assert "momentalign" in (tmp_path / "saved" / "requirements.txt").read_text().split()
     predictor = mlflow.pyfunc.load_model(str(tmp_path / "saved"))
     np.testing.assert_array_equal(predictor.predict(X), model.predict(X))
+    np.testing.assert_array_equal(predictor.predict(X, params={"proba": True}), model.predict_proba(X))
     called = flavour._load_pyfunc(str(tmp_path / "saved" / "data" / "model"))
     np.testing.assert_array_equal(called.predict(X, {"proba": True}), model.predict_proba(X))
     with pytest.raises(InvalidInputError, match=r"params must be empty or \{'proba': True\}, got \{'probs': 1\}"):
         called.predict(X, {"probs": 1})
+
+
+def test_a_regression_has_no_probabilities_to_ask_for(tmp_path):
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    model = ma.MANNRegressor(hidden=(3,), max_epochs=3, random_state=0).fit(X, X[:, 0], X + 1.0)
+    for name, example in (("plain", None), ("with example", X[:2])):
+        flavour.save_model(model, tmp_path / name, input_example=example)
+        predictor = mlflow.pyfunc.load_model(str(tmp_path / name))
+        np.testing.assert_array_equal(predictor.predict(X), model.predict(X))
+        signature = predictor.metadata.signature
+        assert signature is None if example is None else signature.params is None
 
 
 def test_what_is_no_model_of_ours_is_refused(tmp_path, tables):

@@ -36,7 +36,7 @@ def fit(
     source: TableFile,
     target: Annotated[str, typer.Argument(help="The unlabelled file, with the same columns.")],
     label: Annotated[str, typer.Option(help="Column of the source's labels.")],
-    out: Annotated[Path, typer.Option(help="Folder of the model, and of report.html in it.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder of the model, with report.html and model_card.md.")] = Path(
         "momentalign-model"
     ),
     method: Annotated[
@@ -80,11 +80,13 @@ def fit(
 
     import momentalign as ma
     from momentalign.files import check_folder
+    from momentalign.report.model_card import refuse_foreign_card
     from momentalign.report.sentences import printed
 
     page = out / "report.html"
     check_outputs({"the model": out, "its page": page}, [source, target])
     refuse_foreign_page(page)
+    refuse_foreign_card(out)
     check_folder(out)
     with ended_soon():
         model = ma.fit(

@@ -140,8 +140,10 @@ class TableModel:
     def save(self, path: str | Path) -> None:
         """Write the model to a folder, replacing an earlier one in one step; read it back with ``ma.load``.
 
-        A failed write leaves the folder as it was.
+        A failed write leaves the folder as it was. Beside the model, ``model_card.md`` describes it for people.
         """
+        from momentalign.report.model_card import refuse_foreign_card, write_model_card
+
         arrays, description = persistence.describe(self.estimator)
         table = {
             "version": WITHOUT_THRESHOLD if self.threshold is None else VERSION,
@@ -156,7 +158,9 @@ class TableModel:
             table |= {"source_moments": self.source_moments.to_dict(), "risk_cut": self.risk_cut}
         if self.summary is not None:  # without the time it took: the same tables give the same files
             table["summary"] = {name: value for name, value in self.summary.items() if name != "seconds"}
+        refuse_foreign_card(path)
         write_folder(path, arrays, {**description, "table": table})
+        write_model_card(path, self.label, self.summary)
 
     def read(self, data: Any) -> Table:
         """Return the columns of a frame or a file that the model was trained with."""
