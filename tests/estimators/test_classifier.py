@@ -14,7 +14,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.estimators import mann as network
 from momentalign.estimators.classifier import ClassLabels
 from momentalign.estimators.domains import refuse_missing
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 from momentalign.validation import check_device
 
 DISCREPANCIES = {
@@ -143,7 +143,7 @@ def test_a_handful_of_rows_is_trained_without_holding_out(quick, rows):
 
 @pytest.mark.parametrize("engine_limit", [0.0, np.inf])
 def test_dense_dataframe_and_csr_give_the_same_predictions(quick, problem, monkeypatch, engine_limit):
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", engine_limit)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", engine_limit)
     X, y, X_target, _ = problem
     names = [f"feature {i}" for i in range(X.shape[1])]
     kinds = {
@@ -166,7 +166,7 @@ def test_dense_dataframe_and_csr_give_the_same_predictions(quick, problem, monke
 @pytest.mark.parametrize("engine_limit", [0.0, np.inf])
 @pytest.mark.parametrize("labelled", [False, True])
 def test_one_domain_may_be_sparse_and_the_other_dense(quick, problem, monkeypatch, engine_limit, labelled):
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", engine_limit)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", engine_limit)
     X, y, X_target, y_target = problem
     labels = {"y_target": np.where(np.arange(90) < 9, y_target, -1)} if labelled else {}
     expected = quick().fit(X, y, X_target, **labels).predict_proba(X)

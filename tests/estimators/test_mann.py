@@ -13,14 +13,14 @@ import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.estimators.chunks import lots
 from momentalign.tables.chunks import ArrayChunks, FileChunks
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 
 ENGINES = {"batched": np.inf, "compiled": 0.0}
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", ENGINES[request.param])
+    monkeypatch.setattr(stack, "WORTH_COMPILING", ENGINES[request.param])
     return request.param
 
 

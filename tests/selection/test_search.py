@@ -293,7 +293,7 @@ def test_a_grid_of_many_recipes_is_scored_as_point_by_point(fitted, monkeypatch)
 
 
 def test_a_network_does_not_depend_on_its_neighbours_where_loops_are_compiled(fitted, quick, monkeypatch):
-    monkeypatch.setattr("momentalign.training.compiled_engine.WORTH_COMPILING", 0.0)
+    monkeypatch.setattr("momentalign.training.stack.WORTH_COMPILING", 0.0)
     mixed = fitted(grid={"discrepancy": ["cmd", GRID["discrepancy"][2]], "weight": [0.5]}, refit=False)
     assert scores(mixed)[0] == scores(fitted(grid={"weight": [0.5]}, refit=False))[0]
 
@@ -379,7 +379,7 @@ def asked():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_step_takes_as_many_as_were_asked_for(quick, problem, asked, monkeypatch, kind):
-    monkeypatch.setattr("momentalign.training.compiled_engine.WORTH_COMPILING", 0.0)
+    monkeypatch.setattr("momentalign.training.stack.WORTH_COMPILING", 0.0)
     kind(quick(max_epochs=2), {"weight": [0.5, 1.0]}, random_state=0, refit=False, n_jobs=2).fit(*problem[:3])
     # Networks are trained, then judged; the networks on their way back train one by one within their jobs.
     assert [count for count in asked if count != 1] == [2, 2]

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 
 
 @pytest.fixture(params=["batched", "compiled"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run the test with each engine, whatever the size of the task."""
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", math.inf if request.param == "batched" else 0.0)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", math.inf if request.param == "batched" else 0.0)
     return str(request.param)
 
 

@@ -10,7 +10,7 @@ from scipy import sparse
 import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.training import chunked
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 from momentalign.training.chunked import (
     ChunkedTask,
     Labelled,
@@ -157,7 +157,7 @@ def test_the_engine_is_chosen_as_for_the_whole_data(make_task, monkeypatch):
         large = chunked._as_large(_in_chunks(task, 10_000))
         assert (large.source.nbytes, large.source.strides) == (task.source.nbytes, (0, 0))
         for limit in (1.0, 0.5, 0.1):
-            monkeypatch.setattr(compiled, "WORTH_COMPILING", limit)
+            monkeypatch.setattr(stack, "WORTH_COMPILING", limit)
             answers = {is_compiled(one, config, CMD, device="cpu") for one in (task, large)}
             assert len(answers) == 1
 
@@ -250,6 +250,6 @@ def test_the_state_of_the_optimizer_matters_and_the_rate_is_that_of_now(make_tas
 def test_the_engine_of_the_first_part_goes_on(make_task, engine, monkeypatch):
     task = make_task(rows=48, target_rows=48)
     state, _ = resume(task, SHORT, CMD)
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", 0.0 if engine == "batched" else np.inf)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", 0.0 if engine == "batched" else np.inf)
     assert resume(task, SHORT, CMD, state=state)[0].compiled == (engine == "compiled")
     assert resume(task, SHORT, CMD)[0].compiled == (engine == "batched")

@@ -15,7 +15,6 @@ from momentalign.discrepancies import names
 from momentalign.discrepancies.base import DistanceLoss, compiled_form
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import activations, outputs
-from momentalign.training import compiled_engine as compiled
 from momentalign.training import stack
 from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig
 from momentalign.training.stack import train_stack
@@ -298,7 +297,7 @@ def test_numbers_of_single_precision_are_the_same_to_its_digits(make_valued):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_no_loops_are_compiled_for_it(make_valued, monkeypatch, name):
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", 0.0)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", 0.0)
     monkeypatch.setattr(stack, "CompiledTask", None)
     (network,) = train_stack(make_valued(), replace(VALUES, compiled=True, loss=name), [NetworkSpec(0)])
     assert network.layers[-1].weight.shape == (6, 2)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from scipy import sparse
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.progress import EpochReport
-from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, is_compilable
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
 from momentalign.training.config import (
     Engine,
     EpochFigures,
@@ -29,22 +29,15 @@ from momentalign.training.config import (
     TrainedNetwork,
     TrainingConfig,
     ValidationFigures,
+    count_batches,
 )
-from momentalign.training.stack import as_arrays, run_engine
+from momentalign.training.stack import as_arrays, is_compiled, run_engine
 from momentalign.training.torch_engine import BatchedEngine
 
-__all__ = [
-    "ChunkedTask",
-    "Labelled",
-    "ResumableEngine",
-    "TrainingState",
-    "blocks",
-    "count_batches",
-    "is_compiled",
-    "resume",
-    "stream_batches",
-    "train_chunks",
-]
+__all__ = ["ChunkedTask", "Labelled", "TrainingState", "blocks", "resume", "stream_batches", "train_chunks"]
+
+# Numbers of one domain that are laid out for the loops at a time: 4 MB, some hundredths of a second.
+BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,7 @@ def resume(
     >>> bool((both.layers[0].weight == whole.layers[0].weight).all())
     True
     """
-    compiled = is_compiled(task, config, spec, device) if state is None else state.compiled
+    compiled = is_compiled(task, config, [spec], device) if state is None else state.compiled
     if state is not None:
         spec = replace(spec, initial=state.layers)
     engine = _open_engine(task, config, spec, device, compiled=compiled)
@@ -94,41 +87,13 @@ def resume(
     return TrainingState(compiled, as_arrays(engine.layers(0)), engine.state()), figures
 
 
-class ResumableEngine(Engine, Protocol):
-    """An engine of one network that takes its rows part by part."""
-
-    def take(self, task: Task) -> None:
-        """Go on with these rows."""
-        ...
-
-    def state(self) -> Any:
-        """Return a copy of all that is no weight of the network."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Take over a copy of what :meth:`state` returned."""
-        ...
-
-
-def is_compiled(task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> bool:
-    """Whether compiled loops train this task, by the rule of :func:`~momentalign.training.stack.train_stack`."""
-    return device == "cpu" and is_compilable(task, config, [spec])
-
-
 def _open_engine(
     task: Task, config: TrainingConfig, spec: NetworkSpec, device: str, *, compiled: bool
-) -> ResumableEngine:
+) -> BatchedEngine | CompiledEngine:
     """Return an engine with the weights the spec starts from and the rows of a task."""
-    if not compiled:
-        return BatchedEngine(task, config, [spec], device=device)
-    compile_loops(task, config, [spec])
-    return CompiledEngine(CompiledTask(task, config), task, config, [spec])
-
-
-# Numbers of one domain that are laid out for the loops at a time: 4 MB, some hundredths of a second.
-BLOCK = 2**20
-# Where the loops are worth compiling shows long before this many rows.
-MANY_ROWS = 2**22
+    if compiled:
+        return CompiledEngine(CompiledTask(task, config), task, config, spec)
+    return BatchedEngine(task, config, [spec], device=device)
 
 
 class Labelled(NamedTuple):
@@ -178,16 +143,17 @@ def train_chunks(
     """
     if config.batch_size is None:
         raise InvalidInputError("batch_size=None needs the whole sample, chunks hold a part of it; try batch_size=300.")
-    compiled = is_compiled(_as_large(chunked), config, spec, device)
+    rows = chunked.source_rows, chunked.target_rows
+    compiled = is_compiled(chunked.empty, config, [spec], device, domain_rows=rows)
     inner = _open_engine(chunked.empty, config, spec, device, compiled=compiled)
     (network,) = run_engine(_ChunkedEngine(inner, chunked, config), chunked.empty, config, [spec], progress)
     return network
 
 
-class _ChunkedEngine:
+class _ChunkedEngine(Engine):
     """One network; an epoch is a pass over all chunks."""
 
-    def __init__(self, inner: ResumableEngine, chunked: ChunkedTask, config: TrainingConfig) -> None:
+    def __init__(self, inner: BatchedEngine | CompiledEngine, chunked: ChunkedTask, config: TrainingConfig) -> None:
         self._inner, self._chunked, self._config = inner, chunked, config
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
@@ -207,9 +173,6 @@ class _ChunkedEngine:
 
     def layers(self, index: int) -> list[Layer]:
         return self._inner.layers(index)
-
-    def keep_only(self, indices: Sequence[int]) -> None:
-        """The only network stays."""
 
 
 def blocks(chunked: ChunkedTask, config: TrainingConfig) -> Iterator[Task]:
@@ -246,18 +209,6 @@ def _pairs(chunked: ChunkedTask, size: int) -> Iterator[tuple[Labelled, Labelled
 def _again_and_again(chunks: Chunks, size: int) -> Iterator[Labelled]:
     while True:
         yield from stream_batches(chunks(), size)
-
-
-def count_batches(rows: int, size: int) -> int:
-    """Return into how many batches rows are cut; a rest of less than half a batch makes none of its own.
-
-    Examples
-    --------
-    >>> [count_batches(rows, 300) for rows in (10, 300, 449, 450, 1400)]
-    [1, 1, 1, 2, 5]
-    """
-    whole, rest = divmod(rows, size)
-    return max(1, whole + (rest > 0 and 2 * rest >= size))
 
 
 def stream_batches(chunks: Iterable[Labelled], size: int) -> Iterator[Labelled]:
@@ -307,14 +258,3 @@ def _as_task(block: Sequence[tuple[Labelled, Labelled | None]], n_classes: int) 
     others = [pair[1] for pair in block if pair[1] is not None]
     assert source.labels is not None  # noqa: S101
     return Task(source.rows, source.labels, _join(others).rows if others else None, n_classes)
-
-
-def _as_large(chunked: ChunkedTask) -> Task:
-    """A task of the size of all rows that takes no memory, to ask what is worth its while."""
-    width = chunked.empty.source.shape[1]
-    source, target = (
-        np.broadcast_to(np.float32(0.0), (min(rows, MANY_ROWS), width))
-        for rows in (chunked.source_rows, chunked.target_rows)
-    )
-    labels = np.broadcast_to(0, len(source))
-    return Task(source, labels, None if chunked.target is None else target, chunked.empty.n_classes)

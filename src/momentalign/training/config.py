@@ -8,10 +8,11 @@ again from its first batch. Several sources, or several targets, all have their 
 from __future__ import annotations
 
 import numbers
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,7 @@ __all__ = [
     "ValidationFigures",
     "ValueLossName",
     "batches",
+    "count_batches",
     "domain_batches",
     "domain_sizes",
     "paired_batches",
@@ -51,22 +53,32 @@ Rows = NDArray[np.intp]
 FEWEST_ROWS = 2
 
 
-def batches(order: Rows, batch_size: int | None) -> list[Rows]:
-    """Cut rows into batches in order; a rest of less than half a batch joins the one before it.
+def count_batches(rows: int, size: int | None) -> int:
+    """Return into how many batches rows are cut; a rest of less than half a batch makes none of its own.
 
     Moments of a handful of rows say nothing, so no batch is that small unless the sample is.
+
+    Examples
+    --------
+    >>> [count_batches(rows, 300) for rows in (10, 300, 449, 450, 1400)]
+    [1, 1, 1, 2, 5]
+    """
+    if size is None:
+        return 1
+    whole, rest = divmod(rows, size)
+    return max(1, whole + (2 * rest >= size))
+
+
+def batches(order: Rows, batch_size: int | None) -> list[Rows]:
+    """Cut rows into batches in order; a rest of less than half a batch joins the one before it.
 
     Examples
     --------
     >>> [len(batch) for batch in batches(np.arange(1400), 300)], [len(batch) for batch in batches(np.arange(1401), 700)]
     ([300, 300, 300, 300, 200], [700, 701])
     """
-    if batch_size is None or len(order) <= batch_size:
-        return [order]
-    starts = list(range(0, len(order), batch_size))
-    if len(order) - starts[-1] < batch_size / 2:
-        starts.pop()
-    return np.split(order, starts[1:])
+    size = batch_size or len(order)
+    return np.split(order, [size * number for number in range(1, count_batches(len(order), batch_size))])
 
 
 def domain_batches(domains: Rows | None, order: Rows, batch_size: int | None) -> list[Rows]:
@@ -181,6 +193,14 @@ class Task:
     def has_several_domains(self) -> bool:
         """Whether there are several sources or several targets."""
         return self.source_domains is not None or self.target_domains is not None
+
+    @property
+    def domain_rows(self) -> list[int]:
+        """How many rows each source and each target has."""
+        sources = domain_sizes(self.source_domains, np.arange(len(self.labels)))
+        if self.target is None:
+            return sources
+        return sources + domain_sizes(self.target_domains, np.arange(self.target.shape[0]))
 
     def split(self, training: Rows, held_out: Rows | None, target: Rows | None = None) -> Task:
         """Return a task of some source rows, others held out, and of some target rows, each in the order given.
@@ -348,21 +368,20 @@ class TrainedNetwork:
     snapshots: dict[int, list[Layer]]
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """How a stack runs: all networks that still train, some epochs a call."""
 
+    @abstractmethod
     def run_epochs(self, count: int) -> list[EpochFigures]:
         """Train every network for some epochs and return the figures of each."""
-        ...
 
+    @abstractmethod
     def validate(self) -> ValidationFigures:
         """Evaluate every network on the held-out source rows."""
-        ...
 
+    @abstractmethod
     def layers(self, index: int) -> list[Layer]:
         """Return a copy of the weights of one network."""
-        ...
 
-    def keep_only(self, indices: Sequence[int]) -> None:
-        """Train these networks only from now on."""
-        ...
+    def keep_only(self, indices: Sequence[int]) -> None:  # noqa: B027
+        """Train these networks only from now on; an engine of one network has none to drop."""

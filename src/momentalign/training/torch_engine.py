@@ -25,6 +25,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import (
     Distance,
+    Engine,
     EpochFigures,
     LossName,
     NetworkSpec,
@@ -74,7 +75,7 @@ class Batch(NamedTuple):
     sizes: tuple[list[int], list[int]] | None = None
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """A stack of networks trained with torch: loss, distance and gradient step; subclasses lay out rows and weights.
 
     `specs` are those of all networks that are computed, in the order of the values that losses and distances have.
