@@ -47,6 +47,28 @@ def _assert_unchanged(model, before):
         assert now.get(name) == before.get(name)
 
 
+WAYS_TO_FIT = {
+    "fit": lambda model, X, y: model.fit(X, y, X),
+    "partial_fit": lambda model, X, y: model.partial_fit(X, y, X).partial_fit(X, y, X),
+    "fit_chunks": lambda model, X, y: model.fit_chunks([(X[:70], y[:70]), (X[70:], y[70:])], [X[:50], X[50:]]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_FIT)
+@pytest.mark.parametrize(
+    ("layout", "name", "rate"), [(np.asarray, "adam", 0.003), (sparse.csr_matrix, "adagrad", 0.01)]
+)
+def test_without_an_optimizer_the_rows_choose_it(values, assert_same_weights, way, layout, name, rate):
+    """Dense rows take Adam, sparse ones Adagrad; a learning rate that is given is taken."""
+    X, y, settings = layout(values[0]), values[1], {"hidden": (4,), "max_epochs": 3, "random_state": 0}
+    fit = WAYS_TO_FIT[way]
+    chosen = fit(ma.MANNRegressor(**settings), X, y)
+    assert chosen.optimizer is None
+    assert_same_weights(chosen, fit(ma.MANNRegressor(optimizer=name, learning_rate=rate, **settings), X, y))
+    chosen, named = (ma.MANNRegressor(optimizer=one, learning_rate=0.05, **settings) for one in (None, name))
+    assert_same_weights(fit(chosen, X, y), fit(named, X, y))
+
+
 # partial_fit
 
 

@@ -245,8 +245,8 @@ def test_labels_of_the_target_are_never_touched(fitted, quick, problem, name):
 def test_it_finds_what_reverse_validation_by_hand_finds(fitted, quick, problem, share):
     search = fitted(share=share)
     specs = [NetworkSpec(3, weight, ma.CMDLoss(5)) for weight in WEIGHTS]
-    expected = reverse_scores(as_task(problem), quick()._settings().config, specs, seed=3, share=share).scores
-    assert scores(search) == expected.tolist()
+    expected = list(reverse_scores(as_task(problem), quick()._settings().config, specs, seed=3, share=share))
+    assert scores(search) == expected
     assert search.best_index_ == int(np.argmax(expected))
     assert search.best_params_ == {"weight": WEIGHTS[search.best_index_]}
     assert search.best_score_ == max(expected) > min(expected)
@@ -460,7 +460,7 @@ def test_all_domains_are_compared_and_the_best_model_is_fitted_to_them(quick, pr
     if kind is ReverseValidationSearch:
         task = as_task(problem, source_domains=NUMBERS, target_domains=OTHERS)
         specs = [NetworkSpec(3, weight, ma.CMDLoss(5), between="pairs") for weight in (0.5, 20.0)]
-        assert scores(search) == reverse_scores(task, quick()._settings().config, specs, seed=3).scores.tolist()
+        assert scores(search) == list(reverse_scores(task, quick()._settings().config, specs, seed=3))
 
 
 PROGRAM = """

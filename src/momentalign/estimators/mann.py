@@ -97,7 +97,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     discrepancy: str | Distance | None
     weight: float | Literal["auto"]
     n_moments: int
-    optimizer: OptimizerName
+    optimizer: OptimizerName | None
     learning_rate: float | None
     batch_size: int | None
     max_epochs: int
@@ -253,6 +253,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         self.__dict__ |= known
         refuse_other_count(spec.domain_weights, domains.n_sources)
         task = domains.task()
+        config = config.for_rows(task.source)
         if not hasattr(self, "coefs_"):
             warn_of_scales(self, domains.source, domains.target, config.hidden[0])
         self._keep_labels(labels)

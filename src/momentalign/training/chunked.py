@@ -77,6 +77,7 @@ def resume(
     >>> bool((both.layers[0].weight == whole.layers[0].weight).all())
     True
     """
+    config = config.for_rows(task.source)
     compiled = is_compiled(task, config, [spec], device) if state is None else state.compiled
     if state is not None:
         spec = replace(spec, initial=state.layers)
@@ -143,7 +144,7 @@ def train_chunks(
     """
     if config.batch_size is None:
         raise InvalidInputError("batch_size=None needs the whole sample, chunks hold a part of it; try batch_size=300.")
-    rows = chunked.source_rows, chunked.target_rows
+    config, rows = config.for_rows(chunked.empty.source), (chunked.source_rows, chunked.target_rows)
     compiled = is_compiled(chunked.empty, config, [spec], device, domain_rows=rows)
     inner = _open_engine(chunked.empty, config, spec, device, compiled=compiled)
     (network,) = run_engine(_ChunkedEngine(inner, chunked, config), chunked.empty, config, [spec], progress)
@@ -182,11 +183,11 @@ def blocks(chunked: ChunkedTask, config: TrainingConfig) -> Iterator[Task]:
     """
     size = config.batch_size
     assert size is not None  # noqa: S101  (train_chunks has refused it)
-    block: list[tuple[Labelled, Labelled | None]] = []
-    for source, target in _pairs(chunked, size):
-        block.append((source, target))
-        odd = any(part is not None and part.rows.shape[0] != size for part in (source, target))
-        if odd or (len(block) + 1) * size * source.rows.shape[1] > BLOCK:
+    block: list[tuple[Labelled, ...]] = []
+    for pair in _pairs(chunked, size):
+        block.append(pair)
+        odd = any(part.rows.shape[0] != size for part in pair)
+        if odd or (len(block) + 1) * size * pair[0].rows.shape[1] > BLOCK:
             task, block = _as_task(block, chunked.empty.n_classes), []
             yield task
             # Or two blocks were held while the next one is put together.
@@ -195,15 +196,11 @@ def blocks(chunked: ChunkedTask, config: TrainingConfig) -> Iterator[Task]:
         yield _as_task(block, chunked.empty.n_classes)
 
 
-def _pairs(chunked: ChunkedTask, size: int) -> Iterator[tuple[Labelled, Labelled | None]]:
+def _pairs(chunked: ChunkedTask, size: int) -> Iterator[tuple[Labelled, ...]]:
     """Pairs of batches; the longer domain ends the epoch, the shorter one is read again."""
-    if chunked.target is None:
-        for source in stream_batches(chunked.source(), size):
-            yield source, None
-        return
+    domains = [chunks for chunks in (chunked.source, chunked.target) if chunks is not None]
     count = max(count_batches(rows, size) for rows in (chunked.source_rows, chunked.target_rows))
-    endless = (_again_and_again(chunks, size) for chunks in (chunked.source, chunked.target))
-    yield from islice(zip(*endless, strict=True), count)
+    return islice(zip(*(_again_and_again(chunks, size) for chunks in domains), strict=True), count)
 
 
 def _again_and_again(chunks: Chunks, size: int) -> Iterator[Labelled]:
@@ -225,16 +222,14 @@ def stream_batches(chunks: Iterable[Labelled], size: int) -> Iterator[Labelled]:
     for chunk in chunks:
         held.append(chunk)
         count += chunk.rows.shape[0]
-        # What is left must be able to stand alone, or it belongs to the batch before.
-        if 2 * (count - size) < size:
+        # The last batch may still grow.
+        stop = size * (count_batches(count, size) - 1)
+        if not stop:
             continue
         joined = _join(held)
-        start = 0
-        while 2 * (count - start - size) >= size:
-            yield _cut(joined, start, start + size)
-            start += size
+        yield from (_cut(joined, start, start + size) for start in range(0, stop, size))
         # A copy, so that the chunk itself can go.
-        held, count = [_cut(joined, start, count, copy=True)], count - start
+        held, count = [_cut(joined, stop, count, copy=True)], count - stop
     if count:
         yield _join(held)
 
@@ -253,8 +248,7 @@ def _cut(part: Labelled, start: int, stop: int, *, copy: bool = False) -> Labell
     return Labelled(rows.copy() if copy else rows, None if part.labels is None else part.labels[start:stop])
 
 
-def _as_task(block: Sequence[tuple[Labelled, Labelled | None]], n_classes: int) -> Task:
-    source = _join([pair[0] for pair in block])
-    others = [pair[1] for pair in block if pair[1] is not None]
+def _as_task(block: Sequence[tuple[Labelled, ...]], n_classes: int) -> Task:
+    source, *target = (_join(parts) for parts in zip(*block, strict=True))
     assert source.labels is not None  # noqa: S101
-    return Task(source.rows, source.labels, _join(others).rows if others else None, n_classes)
+    return Task(source.rows, source.labels, target[0].rows if target else None, n_classes)

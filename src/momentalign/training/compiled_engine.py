@@ -42,7 +42,7 @@ from momentalign.training.domain_loops import BETWEEN, WEIGHTINGS, cmd_of_domain
 from momentalign.training.kernels import FLOATS, WIDE, compiling, entry_point, named_tuple
 from momentalign.training.mmd_loops import mmd
 from momentalign.training.target_loss import epochs_between_shares
-from momentalign.training.update_loops import NETWORK, RULE, WEIGHTS
+from momentalign.training.update_loops import ADAGRAD, NETWORK, RULE, WEIGHTS
 from momentalign.validation import refuse_other_count
 
 __all__ = ["CompiledEngine", "CompiledTask", "compile_loops", "known_distance"]
@@ -97,18 +97,18 @@ def compile_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpe
 def _loops_of(task: Task, config: TrainingConfig, spec: NetworkSpec, *, is_sparse: bool) -> Loops:
     form, validates = known_distance(task, spec), task.validation is not None
     assert form is not None  # noqa: S101  (whoever chose this engine has asked)
-    return _loops(form, config.optimizer.name, is_sparse=is_sparse, validates=validates, sharpens=spec.sharpen > 0.0)
+    rule = update_loops.RULES.index(config.optimizer.name)
+    return _loops(form, rule, is_sparse=is_sparse, validates=validates, sharpens=spec.sharpen > 0.0)
 
 
 @cache
-def _loops(distance: Compiled, optimizer: str, *, is_sparse: bool, validates: bool, sharpens: bool) -> Loops:
+def _loops(distance: Compiled, rule: int, *, is_sparse: bool, validates: bool, sharpens: bool) -> Loops:
     rows, forward, descend = row_loops.DENSE, row_loops.forward_dense, row_loops.descend_dense
     if is_sparse:
-        adagrad = optimizer == "adagrad"
         rows, forward = row_loops.SPARSE, row_loops.forward_sparse
-        descend = row_loops.descend_adagrad_sparse if adagrad else row_loops.descend_sparse
+        descend = row_loops.descend_adagrad_sparse if rule == ADAGRAD else row_loops.descend_sparse
     sharpen = loops.sharpening if sharpens else loops.no_sharpening
-    parts = forward, DISTANCES[distance.kind], descend, sharpen, update_loops.STEPS[optimizer]
+    parts = forward, DISTANCES[distance.kind], descend, sharpen, update_loops.STEPS[rule]
     addresses = named_tuple(loops.Kernels, *(part.kind for part in parts))
     numbers = OBJECTIVE, types.boolean, types.float64, FLOATS, RULE
     predictions = WEIGHTS, types.int64, forward.kind
@@ -178,9 +178,8 @@ class CompiledEngine(Engine):
         used = weights.flat.size if self._loops.distance.kind == "dann" else _before_classifier(weights)
         self._network = update_loops.Network(weights, gradient, first, second, units, used)
         optimizer, self._shares, self._updates = config.optimizer, np.ones(classes), 0
-        rule = update_loops.Rule(
-            update_loops.RULES[optimizer.name], optimizer.rate, float(optimizer.momentum), float(optimizer.decay)
-        )
+        kind = update_loops.RULES.index(optimizer.name)
+        rule = update_loops.Rule(kind, optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
         objective, compares = _objective(task, spec, self._loops), self._loops.distance.kind != "none"
         self._setting = objective, compares, self._sharpen, self._shares, rule, self._loops.kernels
 
@@ -243,12 +242,13 @@ class CompiledEngine(Engine):
 def _objective(task: Task, spec: NetworkSpec, found: Loops) -> Objective:
     """The numbers of the distance that a network minimises beside the loss."""
     kind, order, scale, beta, _ = found.distance
-    weighting, weights = spec.domain_weights, np.zeros(0)
+    weights, numbers = spec.domain_weights, np.zeros(0)
     if kind == "cmd of several domains":
-        refuse_other_count(weighting, len(domain_sizes(task.source_domains, np.arange(len(task.labels)))))
-    if not isinstance(weighting, str):
-        weighting, weights = "numbers", np.array(weighting, dtype=np.float64)
-    compared = BETWEEN[spec.between], WEIGHTINGS[weighting], weights
+        refuse_other_count(weights, len(domain_sizes(task.source_domains, np.arange(len(task.labels)))))
+    if not isinstance(weights, str):
+        numbers = np.array(weights, dtype=np.float64)
+    weighting = WEIGHTINGS[weights if isinstance(weights, str) else "numbers"]
+    compared = BETWEEN[spec.between], weighting, numbers
     weight = 0.0 if kind == "none" else float(spec.weight)
     return Objective(weight, order, float(scale), float(beta), *compared, *found.marginals)
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from torch import Tensor
 
 from momentalign.discrepancies.several_domains import Between, DomainWeights
@@ -133,6 +134,10 @@ Figures: TypeAlias = NDArray[np.float64]
 # Paper and protocol: Adagrad and SGD 0.01, Adadelta 1, Adam 0.001 (all as in the Keras of 2017).
 LEARNING_RATES: dict[OptimizerName, float] = {"adagrad": 0.01, "adadelta": 1.0, "sgd": 0.01, "adam": 0.001}
 LARGEST_RATE = 1e38
+# What is taken where no optimizer is named. On sparse rows the paper's; on dense ones, where a third of the trainings
+# with it ran to the last epoch, Adam was as accurate in a quarter of the time.
+ON_SPARSE_ROWS: tuple[OptimizerName, float] = ("adagrad", 0.01)
+ON_DENSE_ROWS: tuple[OptimizerName, float] = ("adam", 0.003)
 
 
 @dataclass(frozen=True)
@@ -142,14 +147,14 @@ class Optimizer:
     Attributes
     ----------
     name
-        ``"adagrad"``, ``"adadelta"``, ``"sgd"`` or ``"adam"``.
+        ``"adagrad"``, ``"adadelta"``, ``"sgd"`` or ``"adam"``; None is chosen by the rows, see :meth:`for_rows`.
     learning_rate
         None takes the paper's: 0.01, 1, 0.01 and 0.001.
     momentum, decay
         For SGD: the momentum, and the learning rate of update t is divided by 1 + decay * t.
     """
 
-    name: OptimizerName = "adagrad"
+    name: OptimizerName | None = "adagrad"
     learning_rate: float | None = None
     momentum: float = 0.9
     decay: float = 0.0
@@ -157,15 +162,30 @@ class Optimizer:
     """The learning rate in force."""
 
     def __post_init__(self) -> None:
-        if self.name not in get_args(OptimizerName):
+        if self.name is not None and self.name not in get_args(OptimizerName):
             known = ", ".join(get_args(OptimizerName))
-            raise InvalidInputError(f"optimizer must be one of {known}, got {self.name!r}.")
-        rate = LEARNING_RATES[self.name] if self.learning_rate is None else self.learning_rate
+            raise InvalidInputError(f"optimizer must be one of {known}, or None, got {self.name!r}.")
+        rate = self.learning_rate
+        if rate is None:
+            rate = LEARNING_RATES[self.name] if self.name is not None else ON_DENSE_ROWS[1]
         if isinstance(rate, bool) or not isinstance(rate, numbers.Real):
             raise InvalidTypeError(f"learning_rate must be a positive number or None, got {rate!r}.")
         if not 0 < rate < LARGEST_RATE:
             raise InvalidInputError(f"learning_rate must be a positive number that float32 can hold, got {rate!r}.")
         object.__setattr__(self, "rate", float(rate))
+
+    def for_rows(self, rows: Matrix) -> Optimizer:
+        """Return an optimizer with a name: Adagrad with rate 0.01 for sparse rows, Adam with 0.003 for dense ones.
+
+        Examples
+        --------
+        >>> Optimizer(None).for_rows(np.zeros((3, 2))).name
+        'adam'
+        """
+        if self.name is not None:
+            return self
+        name, rate = ON_SPARSE_ROWS if sparse.issparse(rows) else ON_DENSE_ROWS
+        return replace(self, name=name, learning_rate=rate if self.learning_rate is None else self.learning_rate)
 
 
 @dataclass(frozen=True)
@@ -286,6 +306,10 @@ class TrainingConfig:
                 object.__setattr__(self, name, positive_int(value, name))
         if self.loss not in get_args(LossName):
             raise InvalidInputError(f"loss must be one of {', '.join(get_args(LossName))}, got {self.loss!r}.")
+
+    def for_rows(self, rows: Matrix) -> TrainingConfig:
+        """Return the config with an optimizer that has a name, see :meth:`Optimizer.for_rows`."""
+        return replace(self, optimizer=self.optimizer.for_rows(rows))
 
     def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
         """Return the rows of each update of an epoch: pairs of source and target batches."""

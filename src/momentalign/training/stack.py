@@ -73,6 +73,7 @@ def train_stack(
     """
     if not specs:
         raise InvalidInputError("a stack needs at least one spec; give one NetworkSpec per network.")
+    config = config.for_rows(task.source)
 
     def train(config: TrainingConfig, own: Sequence[NetworkSpec]) -> list[TrainedNetwork]:
         return _train_phase(task, config, own, device=device, n_jobs=n_jobs, progress=progress)
@@ -137,10 +138,11 @@ def is_compiled(
     networks: the same training gives the same bits on a fresh machine and in any stack. `domain_rows` are the numbers
     of rows of all domains where `task` does not hold them.
     """
-    if device != "cpu" or config.compiled is False or not all(has_loops(task, config, spec) for spec in specs):
-        return False
     rows = task.domain_rows if domain_rows is None else domain_rows
-    return bool(config.compiled) or _expected_seconds(config, rows, task.source.shape[1]) > WORTH_COMPILING
+    worth = config.compiled
+    if worth is None:
+        worth = _expected_seconds(config, rows, task.source.shape[1]) > WORTH_COMPILING
+    return device == "cpu" and worth and all(has_loops(task, config, spec) for spec in specs)
 
 
 def has_loops(task: Task, config: TrainingConfig, spec: NetworkSpec) -> bool:
@@ -161,6 +163,7 @@ def _expected_seconds(config: TrainingConfig, domain_rows: Sequence[int], inputs
 def compile_ahead(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], *, device: str = "cpu") -> None:
     """Compile here what :func:`train_stack` is about to run on other threads: only the main thread hears a ^C."""
     if is_compiled(task, config, specs, device):
+        config = config.for_rows(task.source)
         first_phases = [replace(spec, sharpen=0.0) for spec in specs if spec.sharpen]
         compile_loops(task, config, [*first_phases, *specs])
 

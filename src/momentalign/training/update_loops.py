@@ -11,11 +11,24 @@ from numba import types
 from momentalign.moments.loops import inner
 from momentalign.training.kernels import MATRIX, VECTOR, Array, kernel, named_tuple
 
-__all__ = ["NETWORK", "RULE", "RULES", "STEPS", "WEIGHTS", "Network", "Rule", "Weights", "adadelta", "adam", "sgd"]
+__all__ = [
+    "ADAGRAD",
+    "NETWORK",
+    "RULE",
+    "RULES",
+    "STEPS",
+    "WEIGHTS",
+    "Network",
+    "Rule",
+    "Weights",
+    "adadelta",
+    "adam",
+    "sgd",
+]
 
 ONE = np.float32(1.0)
-RULES = {"adagrad": 0, "adadelta": 1, "sgd": 2, "adam": 3}
-ADAGRAD, ADADELTA, SGD, ADAM = RULES.values()
+RULES = ("adagrad", "adadelta", "sgd", "adam")
+ADAGRAD, ADADELTA, SGD, ADAM = range(4)
 EPSILON = np.float32(1e-8)
 RHO = np.float32(0.95)
 BETA_1, BETA_2 = 0.9, 0.999
@@ -49,7 +62,7 @@ class Network(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How weights are updated: one of ``RULES`` and its numbers."""
+    """How weights are updated: an index into ``RULES`` and its numbers."""
 
     kind: int
     rate: float
@@ -109,4 +122,4 @@ def adam(values: Array, gradient: Array, first: Array, second: Array, rate: Any,
 
 
 STEP = kernel(types.void(VECTOR, VECTOR, VECTOR, VECTOR, types.float32, types.float32))
-STEPS = {"adagrad": STEP(adagrad), "adadelta": STEP(adadelta), "sgd": STEP(sgd), "adam": STEP(adam)}
+STEPS = STEP(adagrad), STEP(adadelta), STEP(sgd), STEP(adam)
