@@ -280,11 +280,16 @@ def test_short_and_deep_trainings_are_left_to_torch(make_task, settings, expecte
 
 
 @pytest.mark.parametrize(("kind", "named"), [("dense", Optimizer("adam", 0.003)), ("csr", Optimizer("adagrad", 0.01))])
-def test_an_optimizer_without_a_name_is_chosen_by_the_rows(make_task, engine, largest_difference, kind, named):
+def test_rows_choose_the_optimizer_where_they_are_asked_to(make_task, engine, largest_difference, kind, named):
     task, spec = make_task(kind), NetworkSpec(0, 0.5, ma.CMDLoss(2))
     trained = [
         train_stack(task, _last(RECIPE, optimizer=optimizer, max_epochs=3), [spec])[0].layers
-        for optimizer in (Optimizer(None), named, Optimizer(None, 0.3), Optimizer(named.name, 0.3))
+        for optimizer in (
+            Optimizer(by_rows=True),
+            named,
+            Optimizer(learning_rate=0.3, by_rows=True),
+            Optimizer(named.name, 0.3),
+        )
     ]
     assert largest_difference(trained[0], trained[1]) == largest_difference(trained[2], trained[3]) == 0.0
     assert largest_difference(trained[0], trained[2]) > 0.0

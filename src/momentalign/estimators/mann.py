@@ -193,9 +193,12 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     def _settings(self) -> Settings:
         """Check all parameters."""
         weight = 1.0 if self._is_automatic else self.weight
+        optimizer = Optimizer(learning_rate=self.learning_rate, by_rows=True)
+        if self.optimizer is not None:
+            optimizer = Optimizer(self.optimizer, self.learning_rate)
         config = TrainingConfig(
             self.hidden,
-            Optimizer(self.optimizer, self.learning_rate),
+            optimizer,
             self.batch_size,
             self.max_epochs,
             self.patience,

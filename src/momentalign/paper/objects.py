@@ -81,7 +81,7 @@ MMD_ROWS = 500
 # Stacks that train at the same time on an accelerator: each leaves it idle while it asks for the next steps.
 STACKS_AT_ONCE = 4
 # Updates after which heads usually stop, to estimate the time.
-USUAL_UPDATES: dict[str | None, int] = {"adadelta": 2000, "sgd": 4000}
+USUAL_UPDATES = {"adadelta": 2000, "sgd": 4000}
 
 
 @dataclass(frozen=True)

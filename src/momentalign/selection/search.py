@@ -265,10 +265,17 @@ class ReverseValidationSearch(StackedSearch):
         self.verbose = verbose
 
     def _scores(self, points: Sequence[Point], task: Task, seed: int) -> Generator[tuple[Point, float], None, None]:
-        running = {"seed": seed, "share": self.share, "n_jobs": self.n_jobs}
         for stack in stacks(points, task):
-            config, device, specs = stack[0].config, stack[0].device, [point.spec for point in stack]
-            yield from zip(stack, reverse_scores(task, config, specs, device=device, **running), strict=True)
+            found = reverse_scores(
+                task,
+                stack[0].config,
+                [point.spec for point in stack],
+                seed=seed,
+                share=self.share,
+                device=stack[0].device,
+                n_jobs=self.n_jobs,
+            )
+            yield from zip(stack, found, strict=True)
 
 
 class LabelFreeSearch(StackedSearch):

@@ -147,27 +147,28 @@ class Optimizer:
     Attributes
     ----------
     name
-        ``"adagrad"``, ``"adadelta"``, ``"sgd"`` or ``"adam"``; None is chosen by the rows, see :meth:`for_rows`.
+        ``"adagrad"``, ``"adadelta"``, ``"sgd"`` or ``"adam"``.
     learning_rate
         None takes the paper's: 0.01, 1, 0.01 and 0.001.
     momentum, decay
         For SGD: the momentum, and the learning rate of update t is divided by 1 + decay * t.
+    by_rows
+        Whether the rows choose another name, and the learning rate where none is given, see :meth:`for_rows`.
     """
 
-    name: OptimizerName | None = "adagrad"
+    name: OptimizerName = "adagrad"
     learning_rate: float | None = None
     momentum: float = 0.9
     decay: float = 0.0
+    by_rows: bool = False
     rate: float = field(init=False)
     """The learning rate in force."""
 
     def __post_init__(self) -> None:
-        if self.name is not None and self.name not in get_args(OptimizerName):
+        if self.name not in get_args(OptimizerName):
             known = ", ".join(get_args(OptimizerName))
-            raise InvalidInputError(f"optimizer must be one of {known}, or None, got {self.name!r}.")
-        rate = self.learning_rate
-        if rate is None:
-            rate = LEARNING_RATES[self.name] if self.name is not None else ON_DENSE_ROWS[1]
+            raise InvalidInputError(f"optimizer must be one of {known}, got {self.name!r}.")
+        rate = LEARNING_RATES[self.name] if self.learning_rate is None else self.learning_rate
         if isinstance(rate, bool) or not isinstance(rate, numbers.Real):
             raise InvalidTypeError(f"learning_rate must be a positive number or None, got {rate!r}.")
         if not 0 < rate < LARGEST_RATE:
@@ -175,17 +176,17 @@ class Optimizer:
         object.__setattr__(self, "rate", float(rate))
 
     def for_rows(self, rows: Matrix) -> Optimizer:
-        """Return an optimizer with a name: Adagrad with rate 0.01 for sparse rows, Adam with 0.003 for dense ones.
+        """Return this optimizer, or where rows choose, Adagrad with rate 0.01 for sparse and Adam with 0.003 for dense.
 
         Examples
         --------
-        >>> Optimizer(None).for_rows(np.zeros((3, 2))).name
+        >>> Optimizer(by_rows=True).for_rows(np.zeros((3, 2))).name
         'adam'
         """
-        if self.name is not None:
+        if not self.by_rows:
             return self
         name, rate = ON_SPARSE_ROWS if sparse.issparse(rows) else ON_DENSE_ROWS
-        return replace(self, name=name, learning_rate=rate if self.learning_rate is None else self.learning_rate)
+        return Optimizer(name, rate if self.learning_rate is None else self.learning_rate)
 
 
 @dataclass(frozen=True)
@@ -308,8 +309,8 @@ class TrainingConfig:
             raise InvalidInputError(f"loss must be one of {', '.join(get_args(LossName))}, got {self.loss!r}.")
 
     def for_rows(self, rows: Matrix) -> TrainingConfig:
-        """Return the config with an optimizer that has a name, see :meth:`Optimizer.for_rows`."""
-        return replace(self, optimizer=self.optimizer.for_rows(rows))
+        """Return the config with the optimizer for these rows, see :meth:`Optimizer.for_rows`."""
+        return replace(self, optimizer=self.optimizer.for_rows(rows)) if self.optimizer.by_rows else self
 
     def epoch(self, task: Task) -> list[tuple[Rows, Rows | None]]:
         """Return the rows of each update of an epoch: pairs of source and target batches."""

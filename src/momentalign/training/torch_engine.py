@@ -386,14 +386,12 @@ class _Group:
 
 
 def own_distances(specs: Sequence[NetworkSpec]) -> list[NetworkSpec]:
-    """Return the networks with copies of the distances that are called one by one: some learn from what they are given.
+    """Return the networks with copies of their distances: some learn from what they are given.
 
     So a network in a stack is the network alone, and training changes no object of the caller's.
     """
     return [
-        replace(spec, distance=deepcopy(spec.distance))
-        if isinstance(spec.distance, nn.Module) and _stack_key(spec.distance) is None
-        else spec
+        replace(spec, distance=deepcopy(spec.distance)) if isinstance(spec.distance, nn.Module) else spec
         for spec in specs
     ]
 

@@ -288,7 +288,7 @@ def _settings(X: Any, X_target: Any, max_epochs: int | None) -> dict[str, Any]:
     fraction = min(_HELD_OUT, _MOST_HELD_OUT / rows)
     updates = math.ceil(max((1.0 - fraction) * rows, target_rows) / _BATCH)
     epochs = min(max(math.ceil(_UPDATES / updates), _FEWEST_EPOCHS), _MOST_EPOCHS)
-    optimizer = Optimizer(None).for_rows(X)
+    optimizer = Optimizer(by_rows=True).for_rows(X)
     return {
         "hidden": (_HIDDEN,),
         "optimizer": optimizer.name,
