@@ -35,7 +35,7 @@ def test_the_parameters_and_defaults_are_the_contract():
         "discrepancy": "cmd",
         "weight": 1.0,
         "n_moments": 5,
-        "optimizer": "adagrad",
+        "optimizer": None,
         "learning_rate": None,
         "batch_size": 300,
         "max_epochs": 1500,
