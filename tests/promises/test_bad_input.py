@@ -41,7 +41,7 @@ PARAMETERS = [
     ("n_moments", "5", "whole number"),
     ("n_moments", None, "whole number"),
     ("optimizer", "rmsprop", "adagrad, adadelta, sgd, adam"),
-    ("optimizer", None, "adagrad, adadelta, sgd, adam"),
+    ("optimizer", 3, "adagrad, adadelta, sgd, adam"),
     ("learning_rate", 0, "positive"),
     ("learning_rate", -1.0, "positive"),
     ("learning_rate", NAN, "positive"),
