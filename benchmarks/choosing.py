@@ -46,8 +46,8 @@ def one_task(source: str, target: str, seed: int) -> tuple[list[float], list[flo
     again = [train_stack(whole, limit, [member])[0].layers for limit, member in zip(limits, members, strict=True)]
     accuracies = [found.accuracy(layers) for layers in first], [found.accuracy(layers) for layers in again]
     picks = {rule: _pick(rule, first, found.task) for rule in get_args(Rule)}
-    backwards = reverse_scores(whole, config_of(50), members, seed=seed)
-    picks["reverse validation"] = int(backwards.scores.argmax())
+    backwards = list(reverse_scores(whole, config_of(50), members, seed=seed))
+    picks["reverse validation"] = int(np.argmax(backwards))
     rules = {rule: (accuracies[0][pick], accuracies[1][pick]) for rule, pick in picks.items()}
     for name, chosen in (("all weights", range(6)), ("weights from 0.3 on", range(2, 6))):
         rules |= _combined(name, [first[i] for i in chosen], [again[i] for i in chosen], found)

@@ -22,7 +22,8 @@ from benchmarks.figure import Figure, interleaved
 from momentalign.discrepancies.central_moment import CMDLoss
 from momentalign.networks.shallow import initial_layers
 from momentalign.paper.problems import load_reviews
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
 from momentalign.training.stack import train_stack
 from momentalign.training.torch_engine import BatchedEngine
@@ -55,10 +56,10 @@ def sentiment_task() -> Task:
 
 def one_epoch(task: Task) -> Iterator[Figure]:
     """One epoch of one network: ours against a DataLoader loop and against torch's sparse tensors."""
-    ours = compiled.CompiledEngine(compiled.CompiledTask(task, RECIPE), task, RECIPE, [NetworkSpec(0, 1.0, CMDLoss())])
+    ours = CompiledEngine(CompiledTask(task, RECIPE), task, RECIPE, NetworkSpec(0, 1.0, CMDLoss()))
 
     def compiled_epoch() -> None:
-        ours.run_epoch()
+        ours.run_epochs(1)
         ours.validate()
 
     functions: dict[str, Callable[[], Any]] = {
@@ -146,7 +147,7 @@ def to_torch(rows: sparse.csr_matrix) -> Tensor:
 def many_networks(task: Task) -> Iterator[Figure]:
     """Time per network of a stack of 70 over one alone, and of two cores over one."""
     recipe = TrainingConfig(initializer="lecun_uniform", max_epochs=6, patience=None)
-    limit, compiled.WORTH_COMPILING = compiled.WORTH_COMPILING, 0.0
+    limit, stack.WORTH_COMPILING = stack.WORTH_COMPILING, 0.0
     try:
 
         def seconds(networks: int, cores: int) -> float:
@@ -160,19 +161,18 @@ def many_networks(task: Task) -> Iterator[Figure]:
         many = float(np.median([seconds(70, 1) for _ in range(2)]))
         both = float(np.median([seconds(70, 2) for _ in range(2)]))
     finally:
-        compiled.WORTH_COMPILING = limit
+        stack.WORTH_COMPILING = limit
     yield Figure("stacks", "70 networks, time per network over one alone", many / 70 / alone, at_most=1.3)
     yield Figure("stacks", "70 networks, one core over two", many / both, at_least=1.7)
 
 
 def agreement(task: Task) -> Figure:
     """Largest difference of weights from float64 autograd after 15 epochs, same batches."""
-    member = [NetworkSpec(0, 1.0, CMDLoss())]
-    ours = compiled.CompiledEngine(compiled.CompiledTask(task, RECIPE), task, RECIPE, member)
-    exact = BatchedEngine(task, RECIPE, member, dtype=torch.float64)
-    for _ in range(15):
-        ours.run_epoch()
-        exact.run_epoch()
+    spec = NetworkSpec(0, 1.0, CMDLoss())
+    ours = CompiledEngine(CompiledTask(task, RECIPE), task, RECIPE, spec)
+    exact = BatchedEngine(task, RECIPE, [spec], dtype=torch.float64)
+    ours.run_epochs(15)
+    exact.run_epochs(15)
     pairs = zip(ours.layers(0), exact.layers(0), strict=True)
     error = max(float(np.abs(a - b).max()) for left, right in pairs for a, b in zip(left, right, strict=True))
     return Figure("stacks", "weights after 15 epochs against float64 autograd, largest error", error, at_most=1e-4)

@@ -12,7 +12,7 @@ from momentalign.discrepancies._cpu import CPUBackend
 from momentalign.discrepancies.central_moment import stacked_terms
 from momentalign.moments.loops import compiled
 from momentalign.moments.sample import guarded_norm, guarded_root
-from momentalign.training.distance_loops import Compared, Objective, cmd, marginal_loops
+from momentalign.training.distance_loops import COMPARED, OBJECTIVE, Compared, Objective, cmd, marginal_loops
 from momentalign.training.kernels import entry_point
 
 DTYPES = [torch.float32, torch.float64]
@@ -164,7 +164,7 @@ def _trained(source, target):
     loops = [part.compiled for part in marginal_loops(5)]
     objective, unused = Objective(1.0, 5, 1.0, 1.0, 0, 0, np.zeros(0), *loops), np.zeros(2, np.float32)
     compared = Compared(hidden, np.empty_like(hidden), len(source), 2, np.zeros(1, int), 1, *[unused] * 4)
-    return entry_point(_cmd, objective, compared)(objective, compared)
+    return entry_point(_cmd, OBJECTIVE, COMPARED)(objective, compared)
 
 
 @compiled

@@ -41,7 +41,8 @@ def quick() -> Callable[..., MANNClassifier]:
     """A model of five units and five epochs; ``quick(weight=2.0)`` changes parameters."""
 
     def make(**parameters: object) -> MANNClassifier:
-        return MANNClassifier(**{"hidden": (5,), "max_epochs": 5, "batch_size": 40, "random_state": 0, **parameters})
+        settings = {"hidden": (5,), "optimizer": "adagrad", "max_epochs": 5, "batch_size": 40, "random_state": 0}
+        return MANNClassifier(**{**settings, **parameters})
 
     return make
 

@@ -15,7 +15,7 @@ from momentalign.estimators.domains import refuse_missing
 def test_the_parameters_and_defaults_are_the_contract():
     defaults = {name: p.default for name, p in inspect.signature(ma.MANNClassifier).parameters.items()}
     assert defaults == {
-        "hidden": (50,), "discrepancy": "cmd", "weight": 1.0, "n_moments": 5, "optimizer": "adagrad",
+        "hidden": (50,), "discrepancy": "cmd", "weight": 1.0, "n_moments": 5, "optimizer": None,
         "learning_rate": None, "batch_size": 300, "max_epochs": 1500, "patience": 10, "validation_fraction": 0.3,
         "device": "auto", "random_state": None, "verbose": 0, "between": "pooled", "domain_weights": "equal",
         "sharpen": 0.0, "class_weight": None,

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.estimators import mann
-from momentalign.training import compiled_engine
+from momentalign.training import stack
 from momentalign.validation import check_device
 
 ROWS = {
@@ -36,7 +36,7 @@ def test_rows_of_any_kind_give_the_same_predictions(either, problem, kind):
 @pytest.mark.parametrize("engine_limit", [0.0, np.inf], ids=["compiled", "batched"])
 @pytest.mark.parametrize("labelled", [False, True])
 def test_either_domain_may_be_sparse(quick, problem, monkeypatch, engine_limit, labelled):
-    monkeypatch.setattr(compiled_engine, "WORTH_COMPILING", engine_limit)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", engine_limit)
     X, y, X_target, y_target = problem
     labels = {"y_target": np.where(np.arange(90) < 9, y_target, -1)} if labelled else {}
     expected = quick().fit(X, y, X_target, **labels).predict_proba(X)

@@ -13,14 +13,14 @@ import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.estimators.chunks import lots
 from momentalign.tables.chunks import ArrayChunks, FileChunks
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 
 ENGINES = {"batched": np.inf, "compiled": 0.0}
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", ENGINES[request.param])
+    monkeypatch.setattr(stack, "WORTH_COMPILING", ENGINES[request.param])
     return request.param
 
 
@@ -52,6 +52,28 @@ def _ordered(problem):
     X, y, X_target, _ = problem
     order, target_order = (np.random.default_rng([0, k]).permutation(len(rows)) for k, rows in enumerate((X, X_target)))
     return X[order], y[order], X_target[target_order]
+
+
+WAYS_TO_FIT = {
+    "fit": lambda model, X, y: model.fit(X, y, X),
+    "partial_fit": lambda model, X, y: model.partial_fit(X, y, X).partial_fit(X, y, X),
+    "fit_chunks": lambda model, X, y: model.fit_chunks([(X[:70], y[:70]), (X[70:], y[70:])], [X[:50], X[50:]]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS_TO_FIT)
+@pytest.mark.parametrize(
+    ("layout", "name", "rate"), [(np.asarray, "adam", 0.003), (sparse.csr_matrix, "adagrad", 0.01)]
+)
+def test_without_an_optimizer_the_rows_choose_it(values, assert_same_weights, way, layout, name, rate):
+    """Dense rows take Adam, sparse ones Adagrad; a learning rate that is given is taken."""
+    X, y, settings = layout(values[0]), values[1], {"hidden": (4,), "max_epochs": 3, "random_state": 0}
+    fit = WAYS_TO_FIT[way]
+    chosen = fit(ma.MANNRegressor(**settings), X, y)
+    assert chosen.optimizer is None
+    assert_same_weights(chosen, fit(ma.MANNRegressor(optimizer=name, learning_rate=rate, **settings), X, y))
+    chosen, named = (ma.MANNRegressor(optimizer=one, learning_rate=0.05, **settings) for one in (None, name))
+    assert_same_weights(fit(chosen, X, y), fit(named, X, y))
 
 
 # partial_fit

@@ -152,7 +152,8 @@ def domains() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def model(domains) -> ma.MANNClassifier:
     rows, labels, others = domains
-    chosen = ma.MANNClassifier(hidden=(6,), n_moments=4, max_epochs=60, learning_rate=0.1, random_state=0, device="cpu")
+    settings = {"hidden": (6,), "n_moments": 4, "max_epochs": 60, "optimizer": "adagrad", "learning_rate": 0.1}
+    chosen = ma.MANNClassifier(random_state=0, device="cpu", **settings)
     return chosen.fit(rows[:500], labels[:500], X_target=others[:500])
 
 

@@ -75,14 +75,14 @@ from pathlib import Path
 import numpy as np
 from momentalign.tables.chunks import FileChunks, NpyChunks
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 
 def most():  # unlike ru_maxrss, nothing of the process that started this one
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024
 
 folder, kind, engine = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-compiled.WORTH_COMPILING = 0.0 if engine == "compiled" else float("inf")
+stack.WORTH_COMPILING = 0.0 if engine == "compiled" else float("inf")
 peaks = []
 for rows in map(int, sys.argv[4:]):
     model = MANNClassifier(hidden=(5,), batch_size=10_000, max_epochs=1, patience=None, device="cpu", random_state=0)

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 
 WORDS = r"training diverged: the (source loss|distance) .*is .* in epoch \d+; lower learning_rate"
 
@@ -36,7 +36,7 @@ ESTIMATORS = {
 @pytest.mark.parametrize("held_out", [0.0, 0.3])
 def test_a_training_that_diverges_is_named_and_leaves_no_model(data, monkeypatch, name, held_out):
     worth, kind, settings = ESTIMATORS[name]
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", worth)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", worth)
     model = kind(
         hidden=(5,), optimizer="sgd", learning_rate=1e37, max_epochs=50, patience=None, batch_size=20, random_state=0,
         validation_fraction=held_out, **settings,
@@ -64,7 +64,7 @@ def test_a_deep_training_that_diverges_is_named(distance, tmp_path):
 @pytest.mark.parametrize(("held_out", "figure"), [(0.0, "largest weight"), (0.3, "validation loss")])
 def test_the_last_step_of_a_training_is_looked_at_too(data, monkeypatch, engine, kind, held_out, figure):
     """The loss of a step is that before it: of the only step of a training it says nothing."""
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", engine)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", engine)
     model = kind(
         hidden=(5,), optimizer="sgd", learning_rate=9e37, max_epochs=1, batch_size=None, patience=None, random_state=0,
         validation_fraction=held_out,

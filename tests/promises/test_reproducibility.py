@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 
 ENGINES = {"batched": np.inf, "compiled": 0.0}
 
@@ -19,13 +19,13 @@ import hashlib, os
 import numpy as np, torch
 torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))  # torch by itself takes no more than there are cores
 from momentalign import MANNClassifier
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import stack
 rng = np.random.default_rng(0)
 # Sums over this many rows torch splits over threads.
 X, y = rng.normal(size=(4000, 50)), np.array(["a", "b"])[np.arange(4000) % 2]
 digests, threads = [], torch.get_num_threads()
 for limit in (0.0, float("inf")):
-    compiled.WORTH_COMPILING = limit
+    stack.WORTH_COMPILING = limit
     for discrepancy in ("cmd", "coral"):
         model = MANNClassifier(hidden=(30,), discrepancy=discrepancy, batch_size=None, max_epochs=2, random_state=7)
         model.fit(X, y, X[:3200] + 0.5)
@@ -63,7 +63,7 @@ def test_no_number_of_threads_changes_a_bit():
 
 @pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", ENGINES[request.param])
+    monkeypatch.setattr(stack, "WORTH_COMPILING", ENGINES[request.param])
     return request.param
 
 

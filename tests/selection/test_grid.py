@@ -7,7 +7,7 @@ import numpy as np
 import momentalign as ma
 from momentalign.selection import grid as grids
 from momentalign.selection.grid import read_points
-from momentalign.training.config import NetworkSpec, TrainingConfig
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig
 
 GRID = {
     "weight": [0.5],
@@ -61,7 +61,7 @@ def test_a_point_has_the_network_of_its_parameters(quick):
 
 def test_the_default_recipe_is_taken_as_it_is(quick):
     (point,) = grids.read_points(ma.MANNClassifier(), {"weight": [1.0]}, seed=0)
-    assert point.config == TrainingConfig()
+    assert point.config == TrainingConfig(optimizer=Optimizer(by_rows=True))
     assert json.loads(json.dumps(point.cell()))["hidden"] == [50]
 
 

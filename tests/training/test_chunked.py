@@ -9,19 +9,16 @@ from scipy import sparse
 
 import momentalign as ma
 from momentalign.errors import DivergedError, InvalidInputError
-from momentalign.training import chunked
-from momentalign.training import compiled_engine as compiled
+from momentalign.training import chunked, stack
 from momentalign.training.chunked import (
     ChunkedTask,
     Labelled,
-    count_batches,
-    is_compiled,
     resume,
     stream_batches,
     train_chunks,
 )
-from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, batches
-from momentalign.training.stack import train_stack
+from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig, batches, count_batches
+from momentalign.training.stack import is_compiled, train_stack
 
 RECIPE = TrainingConfig(hidden=(6,), optimizer=Optimizer("adagrad", 0.1), batch_size=8, max_epochs=4, patience=None)
 CMD = NetworkSpec(3, 0.8, ma.CMDLoss(3))
@@ -149,17 +146,24 @@ def test_what_needs_the_whole_sample_is_refused(make_task):
         train_chunks(_in_chunks(make_task(), 10), replace(RECIPE, batch_size=None), CMD)
 
 
-def test_the_engine_is_chosen_as_for_the_whole_data(make_task, monkeypatch):
-    """At the limit one row decides, whichever domain it is in; no memory is taken to ask."""
-    config = TrainingConfig(hidden=(50,), max_epochs=10)
-    for rows, target_rows in [(30_000, 10_000), (10_000, 30_000), (30_000, 0)]:
-        task = make_task(rows=rows, target_rows=target_rows)
-        large = chunked._as_large(_in_chunks(task, 10_000))
-        assert (large.source.nbytes, large.source.strides) == (task.source.nbytes, (0, 0))
-        for limit in (1.0, 0.5, 0.1):
-            monkeypatch.setattr(compiled, "WORTH_COMPILING", limit)
-            answers = {is_compiled(one, config, CMD, device="cpu") for one in (task, large)}
-            assert len(answers) == 1
+@pytest.mark.parametrize(("rows", "target_rows"), [(30_000, 10_000), (10_000, 30_000), (30_000, 0)])
+def test_the_engine_is_chosen_as_for_the_whole_data(make_task, monkeypatch, rows, target_rows):
+    """No rows are needed to ask."""
+    config, task = TrainingConfig(hidden=(50,), max_epochs=10), make_task(rows=rows, target_rows=target_rows)
+    for limit in (10.0, 1.5, 1.0, 0.5, 0.1):
+        monkeypatch.setattr(stack, "WORTH_COMPILING", limit)
+        chunks = _in_chunks(task, 10_000)
+        sizes = chunks.source_rows, chunks.target_rows
+        asked = is_compiled(chunks.empty, config, [CMD], "cpu", domain_rows=sizes)
+        assert asked == is_compiled(task, config, [CMD], "cpu")
+
+
+def test_dense_chunks_that_are_mostly_zero_are_trained_as_dense(make_task, engine, small_blocks):
+    task = make_task("mostly zero", rows=61, target_rows=45)
+    (whole,) = train_stack(task, RECIPE, [CMD])
+    network = train_chunks(_in_chunks(task, 10), RECIPE, CMD)
+    for layer, match in zip(network.layers, whole.layers, strict=True):
+        np.testing.assert_allclose(layer.weight, match.weight, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 10])
@@ -250,6 +254,6 @@ def test_the_state_of_the_optimizer_matters_and_the_rate_is_that_of_now(make_tas
 def test_the_engine_of_the_first_part_goes_on(make_task, engine, monkeypatch):
     task = make_task(rows=48, target_rows=48)
     state, _ = resume(task, SHORT, CMD)
-    monkeypatch.setattr(compiled, "WORTH_COMPILING", 0.0 if engine == "batched" else np.inf)
+    monkeypatch.setattr(stack, "WORTH_COMPILING", 0.0 if engine == "batched" else np.inf)
     assert resume(task, SHORT, CMD, state=state)[0].compiled == (engine == "compiled")
     assert resume(task, SHORT, CMD)[0].compiled == (engine == "batched")

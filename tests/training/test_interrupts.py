@@ -7,7 +7,7 @@ import threading
 import numba
 import pytest
 
-from momentalign.training.compiled_engine import heard_between_passes
+from momentalign.training.kernels import heard_between_passes
 
 
 def add_one():

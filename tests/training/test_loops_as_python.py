@@ -40,13 +40,27 @@ for kind, optimizer, distance in cases:
     rule = Optimizer(optimizer, decay=0.1 if optimizer == "sgd" else 0.0)
     config = TrainingConfig(hidden=(3,), optimizer=rule, batch_size=7)
     specs = [NetworkSpec(1, 2.0, distance)]
-    ours = CompiledEngine(CompiledTask(task, config), task, config, specs)
+    ours = CompiledEngine(CompiledTask(task, config), task, config, specs[0])
     exact = BatchedEngine(task, config, specs)
-    for _ in range(2):
-        ours.run_epochs(1)[0], exact.run_epochs(1)[0]
+    ours.run_epochs(2), exact.run_epochs(2)
     np.testing.assert_allclose(ours.validate().loss, exact.validate().loss, rtol=1e-5)
     for left, right in zip(ours.layers(0), exact.layers(0)):
         np.testing.assert_allclose(left.weight, right.weight, atol=1e-4)
+source, target = random.normal(size=(13, 3)).astype(np.float32), random.normal(size=(9, 3)).astype(np.float32)
+task = Task(source, np.arange(13) % 2, target, 2, source_domains=np.arange(13) % 2, target_domains=np.arange(9) % 2)
+config = TrainingConfig(hidden=(3,), optimizer=Optimizer("sgd"), batch_size=4)
+for between in ("pooled", "pairs", "barycentre"):
+    for weights in ("equal", "size", "similarity", (2.0, 1.0)):
+        spec = NetworkSpec(1, 2.0, CMDLoss(3), between=between, domain_weights=weights, sharpen=0.5)
+        ours = CompiledEngine(CompiledTask(task, config), task, config, spec)
+        exact = BatchedEngine(task, config, [spec])
+        np.testing.assert_allclose(ours.run_epochs(1), exact.run_epochs(1), rtol=1e-5)
+        for left, right in zip(ours.layers(0), exact.layers(0)):
+            np.testing.assert_allclose(left.weight, right.weight, atol=1e-5)
+alike = np.repeat(source[:2], 3, axis=0)
+task = Task(alike, np.arange(6) % 2, source[:2], 2, source_domains=np.array([0, 1, 2, 0, 1, 2]))
+spec = NetworkSpec(1, 2.0, CMDLoss(2), between="pairs", domain_weights="similarity")
+assert CompiledEngine(CompiledTask(task, config), task, config, spec).run_epochs(1)[0].distance == 0
 for order in (1, 2, 3, 5, 6):
     s, t = (torch.tensor(random.random((n, 3)), requires_grad=True) for n in (9, 6))
     terms = differentiable_terms(CPUBackend(), s, t, order, scale=2.0, summed=False, plain=stacked_terms)
@@ -66,6 +80,7 @@ print("as python")
 
 
 def test_every_loop_as_python():
+    """Equal domains are at distance zero."""
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     run = subprocess.run([sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True)
     assert run.stdout.strip() == "as python", run.stderr[-3000:]

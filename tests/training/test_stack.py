@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from momentalign.networks.shallow import initial_layers, outputs
 from momentalign.progress import EpochReport
 from momentalign.training import stack
 from momentalign.training.config import NetworkSpec, Optimizer, TrainingConfig
-from momentalign.training.stack import train_stack
+from momentalign.training.stack import is_compiled, train_stack
 
 DISTANCES = [
     None,
@@ -34,12 +35,11 @@ def _last(config, **changes):
 
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
-def test_a_network_in_a_stack_of_100_is_the_network_trained_alone(make_task, largest_difference, engine, kind):
-    task, specs = make_task(kind), _members(100)
+def test_a_network_in_a_stack_of_40_is_the_network_trained_alone(make_task, largest_difference, engine, kind):
+    task, specs = make_task(kind), _members(40)
     together = train_stack(task, RECIPE, specs)
-    assert len(together) == 100
-    assert len({network.n_epochs for network in together}) > 3  # they stop at different times
-    for index in range(0, 100, 7):
+    assert len({network.n_epochs for network in together}) > 2  # they stop at different times
+    for index in range(0, 40, 5):
         (alone,) = train_stack(task, RECIPE, [specs[index]])
         network = together[index]
         assert largest_difference(network.layers, alone.layers) < 1e-5
@@ -48,19 +48,18 @@ def test_a_network_in_a_stack_of_100_is_the_network_trained_alone(make_task, lar
             np.testing.assert_allclose(values, getattr(alone.history, name), rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("rule", ["adadelta", "sgd", "adam"])
-def test_whatever_the_optimizer(make_task, largest_difference, engine, rule):
-    task, specs = make_task(), _members(12)
-    config = _last(RECIPE, optimizer=Optimizer(rule), max_epochs=8)
-    for network, spec in zip(train_stack(task, config, specs), specs, strict=True):
-        (alone,) = train_stack(task, config, [spec])
-        assert largest_difference(network.layers, alone.layers) < 1e-5
+def _between_means(source, target):
+    return (source.mean(0) - target.mean(0)).square().sum()
 
 
-def test_a_callable_and_two_hidden_layers_in_a_stack(make_task, largest_difference):
-    task = make_task()
-    config = _last(RECIPE, hidden=(6, 4), max_epochs=8)
-    specs = [*_members(5), NetworkSpec(9, 1.0, lambda source, target: (source.mean(0) - target.mean(0)).square().sum())]
+@pytest.mark.parametrize(
+    "changes",
+    [*({"optimizer": Optimizer(rule)} for rule in ("adadelta", "sgd", "adam")), {"hidden": (6, 4)}],
+    ids=["adadelta", "sgd", "adam", "two hidden layers"],
+)
+def test_whatever_the_optimizer_and_the_layers_and_beside_a_callable(make_task, largest_difference, engine, changes):
+    task, config = make_task(), _last(RECIPE, max_epochs=8, **changes)
+    specs = [*_members(8), *([NetworkSpec(9, 1.0, _between_means)] if engine == "batched" else [])]
     for network, spec in zip(train_stack(task, config, specs), specs, strict=True):
         (alone,) = train_stack(task, config, [spec])
         assert largest_difference(network.layers, alone.layers) < 1e-5
@@ -87,10 +86,12 @@ def _score(history, epoch):
     return history.validation_accuracy[epoch - 1], -history.validation_loss[epoch - 1]
 
 
-def test_a_network_stops_patience_epochs_after_its_lowest_validation_loss(make_task, engine):
-    networks = train_stack(make_task(seed=2), RECIPE, _members(40))
-    stopped_early = [network for network in networks if network.n_epochs < RECIPE.max_epochs]
-    assert len(stopped_early) > 10
+def test_early_stopping_and_the_epoch_that_is_kept(make_task, engine):
+    """Patience epochs after the lowest loss; the best accuracy, and the lower loss among equals."""
+    task = make_task(seed=2)
+    networks = train_stack(task, RECIPE, _members(25))
+    assert sum(network.n_epochs < RECIPE.max_epochs for network in networks) > 6
+    assert any(network.best_epoch < network.n_epochs - RECIPE.patience for network in networks)
     for network in networks:
         losses = network.history.validation_loss
         assert {len(values) for values in vars(network.history).values()} == {network.n_epochs}
@@ -99,18 +100,10 @@ def test_a_network_stops_patience_epochs_after_its_lowest_validation_loss(make_t
         # ... and no earlier: no lower loss was ever more than patience epochs away.
         records = [i for i in range(len(losses)) if losses[i] < min(losses[:i], default=math.inf)]
         assert max(np.diff(records), default=0) <= RECIPE.patience
-
-
-def test_the_kept_epoch_has_the_best_accuracy_and_the_lower_loss_among_equals(make_task, engine):
-    task = make_task(seed=2)
-    networks = train_stack(task, RECIPE, _members(40))
-    assert any(network.best_epoch < network.n_epochs - RECIPE.patience for network in networks)
-    for network in networks:
         epochs = range(1, network.n_epochs + 1)
         assert network.best_epoch == max(epochs, key=lambda epoch: _score(network.history, epoch))
         # The weights are those of that epoch.
-        scores = torch.tensor(outputs(network.layers, task.validation))
-        labels = torch.tensor(task.validation_labels)
+        scores, labels = torch.tensor(outputs(network.layers, task.validation)), torch.tensor(task.validation_labels)
         accuracy, negative_loss = _score(network.history, network.best_epoch)
         assert (scores.argmax(1) == labels).double().mean().item() == accuracy
         assert torch.nn.functional.cross_entropy(scores, labels).item() == pytest.approx(-negative_loss, abs=1e-5)
@@ -233,6 +226,67 @@ def test_divergence_names_the_loss_the_epoch_and_the_remedy(make_task, engine, o
     assert "\n" not in text
     for word in ["training diverged", "seed 7", "epoch", *words]:
         assert word in text
+
+
+LONG = TrainingConfig(hidden=(50,), max_epochs=100_000, patience=None)
+KNOWN = [*DISTANCES, ma.CMDLoss(7), ma.MMDLoss(), ma.AdversarialLoss(50)]
+UNKNOWN = [
+    _between_means,
+    ma.CMDLoss(3, unbiased=True),
+    ma.CMDLoss(3, interval="data"),
+    ma.CMDLoss(3, cross=3),
+    ma.MMDLoss("gaussians"),
+    ma.MMDLoss(beta=1.0, unbiased=True),
+    ma.MMDLoss("polynomial", beta=1.0),
+    type("Mine", (ma.CORALLoss,), {"forward": lambda *_: 0.0})(),
+]
+
+
+def test_long_trainings_with_known_distances_are_compiled(make_task):
+    task = make_task()
+    for distance in KNOWN:
+        assert is_compiled(task, LONG, [NetworkSpec(0, 1.0, distance)], "cpu")
+    for distance in UNKNOWN:
+        assert not is_compiled(task, LONG, [NetworkSpec(0), NetworkSpec(1, 1.0, distance)], "cpu")
+        assert is_compiled(task, LONG, [NetworkSpec(0, 0.0, distance)], "cpu")
+    assert not is_compiled(task, LONG, [NetworkSpec(0)], "cuda")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"max_epochs": 10}, False),
+        ({"max_epochs": 10, "compiled": True}, True),
+        ({"compiled": False}, False),
+        ({"max_epochs": 20_000}, True),
+        ({"max_epochs": 20_000, "patience": 10}, False),
+        ({"max_epochs": 20_000, "patience": 100}, True),
+        ({"hidden": (20_000_000,), "max_epochs": 10}, True),
+        ({"hidden": (50, 50)}, False),
+        ({"loss": "squared"}, False),
+    ],
+)
+def test_short_and_deep_trainings_are_left_to_torch(make_task, settings, expected):
+    """A training that stops early is not as long as its most epochs; the number of networks changes nothing."""
+    config = replace(LONG, **settings)
+    answers = {is_compiled(make_task(), config, [NetworkSpec(0)] * count, "cpu") for count in (1, 500)}
+    assert answers == {expected}
+
+
+@pytest.mark.parametrize(("kind", "named"), [("dense", Optimizer("adam", 0.003)), ("csr", Optimizer("adagrad", 0.01))])
+def test_rows_choose_the_optimizer_where_they_are_asked_to(make_task, engine, largest_difference, kind, named):
+    task, spec = make_task(kind), NetworkSpec(0, 0.5, ma.CMDLoss(2))
+    trained = [
+        train_stack(task, _last(RECIPE, optimizer=optimizer, max_epochs=3), [spec])[0].layers
+        for optimizer in (
+            Optimizer(by_rows=True),
+            named,
+            Optimizer(learning_rate=0.3, by_rows=True),
+            Optimizer(named.name, 0.3),
+        )
+    ]
+    assert largest_difference(trained[0], trained[1]) == largest_difference(trained[2], trained[3]) == 0.0
+    assert largest_difference(trained[0], trained[2]) > 0.0
 
 
 def test_the_device_decides_where_a_stack_is_trained(make_task, monkeypatch):

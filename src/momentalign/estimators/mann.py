@@ -95,7 +95,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
     discrepancy: str | Distance | None
     weight: float | Literal["auto"]
     n_moments: int
-    optimizer: OptimizerName
+    optimizer: OptimizerName | None
     learning_rate: float | None
     batch_size: int | None
     max_epochs: int
@@ -200,7 +200,9 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
 
     def _settings(self, method: str = "fit") -> Settings:  # noqa: ARG002
         """Check all parameters, for `method`: fit, partial_fit or fit_chunks."""
-        optimizer = Optimizer(self.optimizer, self.learning_rate)
+        optimizer = Optimizer(learning_rate=self.learning_rate, by_rows=True)
+        if self.optimizer is not None:
+            optimizer = Optimizer(self.optimizer, self.learning_rate)
         config = TrainingConfig(
             self.hidden, optimizer, self.batch_size, self.max_epochs, self.patience, loss=self._loss
         )
@@ -240,6 +242,7 @@ class BaseMANN(ClassNamePrefixFeaturesOutMixin, TransformerMixin, DomainEstimato
         )
         refuse_other_count(spec.domain_weights, domains.n_sources)
         task = domains.task()
+        config = config.for_rows(task.source)
         if is_first:
             warn_of_scales(self, domains.source, domains.target, config.hidden[0])
             spec = replace(spec, seed=check_seed(self.random_state))

@@ -102,7 +102,7 @@ class MANNRegressor(RegressorMixin, BaseMANN):  # type: ignore[misc]
         discrepancy: str | Distance | None = "cmd",
         weight: float | Literal["auto"] = 1.0,
         n_moments: int = 5,
-        optimizer: OptimizerName = "adagrad",
+        optimizer: OptimizerName | None = None,
         learning_rate: float | None = None,
         batch_size: int | None = 300,
         max_epochs: int = 1500,

@@ -361,17 +361,18 @@ def preset(method: str, *, random_state: int | None = None) -> Any:
     Examples
     --------
     >>> preset("cv-cmd", random_state=0)
-    MANNClassifier(discrepancy='cv-cmd', random_state=0)
+    MANNClassifier(discrepancy='cv-cmd', optimizer='adagrad', random_state=0)
     """
     if method not in METHODS or method == "tca":  # a transformer, to stand before a classifier
         known = [name for name in METHODS if name != "tca"]
         raise InvalidInputError(f"there is no preset {method!r}; choose among {', '.join(known)}.")
     settings = METHODS[method]
+    common: dict[str, Any] = {"optimizer": "adagrad", "random_state": random_state}
     if method == "auto":
-        return MANNClassifier(weight="auto", random_state=random_state)
+        return MANNClassifier(weight="auto", **common)
     if settings.searched:
         grid = {"weight": list(settings.weights), "discrepancy": [MMDLoss(beta=beta) for beta in settings.betas]}
-        return ReverseValidationSearch(MANNClassifier(random_state=random_state), grid, random_state=random_state)
+        return ReverseValidationSearch(MANNClassifier(**common), grid, random_state=random_state)
     if method == "nn":
-        return MANNClassifier(discrepancy=None, random_state=random_state)
-    return MANNClassifier(discrepancy=method, weight=settings.weights[0], random_state=random_state)
+        return MANNClassifier(discrepancy=None, **common)
+    return MANNClassifier(discrepancy=method, weight=settings.weights[0], **common)

@@ -15,8 +15,8 @@ from sklearn.model_selection import ParameterGrid
 from momentalign.discrepancies.names import DISTANCES
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.classifier import MANNClassifier
-from momentalign.training.compiled_engine import is_compilable
 from momentalign.training.config import NetworkSpec, Task, TrainingConfig
+from momentalign.training.stack import has_loops
 from momentalign.validation import check_domain_weights, check_seed, naming
 
 __all__ = ["Point", "read_points", "results_table", "stacks"]
@@ -113,7 +113,7 @@ def stacks(points: Sequence[Point], task: Task) -> Iterator[list[Point]]:
     """
     alike: dict[tuple[TrainingConfig, str, bool], list[Point]] = {}
     for point in points:
-        known = is_compilable(task, replace(point.config, compiled=True), [point.spec])
+        known = has_loops(task, point.config, point.spec)
         alike.setdefault((point.config, point.device, known), []).append(point)
     for group in alike.values():
         yield from (group[start : start + STACK] for start in range(0, len(group), STACK))

@@ -8,7 +8,7 @@ Zellinger et al. (2019) chooses the weight and the width of the MMD so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,28 +24,13 @@ from momentalign.training.config import (
     NetworkSpec,
     Rows,
     Task,
-    TrainedNetwork,
     TrainingConfig,
     with_rows_of_every_domain,
 )
 from momentalign.training.stack import train_stack
 from momentalign.validation import check_number
 
-__all__ = [
-    "BothWays",
-    "ReverseResult",
-    "reverse_scores",
-    "split_labelled",
-    "split_unlabelled",
-    "turned",
-]
-
-
-class ReverseResult(NamedTuple):
-    """Reverse accuracies, shape (specs,), and the forward networks they judge."""
-
-    scores: NDArray[np.float64]
-    forward: list[TrainedNetwork]
+__all__ = ["BothWays", "reverse_scores", "split_labelled", "split_unlabelled", "turned"]
 
 
 class BothWays(NamedTuple):
@@ -92,9 +77,8 @@ def reverse_scores(
     share: float = 0.8,
     device: str = "cpu",
     n_jobs: int = 1,
-    finished: Callable[[int, float], None] | None = None,
-) -> ReverseResult:
-    r"""Return the reverse accuracy of each spec of a stack; higher is better, and no target label is needed.
+) -> Iterator[float]:
+    r"""Yield the reverse accuracy of each spec of a stack in order; higher is better, and no target label is needed.
 
     Both domains are split at random: :math:`S = S' \cup S_V` (classes in proportion) and :math:`T = T' \cup T_V`.
 
@@ -119,8 +103,6 @@ def reverse_scores(
         Part of each domain to train on.
     device, n_jobs
         Where to train, and over how many cores; the number of cores changes no number.
-    finished
-        Called with the position of a spec and its score, in order, as soon as both are known.
 
     Examples
     --------
@@ -130,8 +112,8 @@ def reverse_scores(
     >>> source = (random.normal(size=(200, 2)) + 3.0 * labels[:, None]).astype(np.float32)
     >>> config = TrainingConfig(hidden=(5,), optimizer=Optimizer("adam", 0.1), max_epochs=30)
     >>> task = Task(source, labels, source + np.float32(0.5), 2)
-    >>> bool(reverse_scores(task, config, [NetworkSpec(seed=0)], seed=0).scores[0] > 0.9)
-    True
+    >>> [bool(score > 0.9) for score in reverse_scores(task, config, [NetworkSpec(seed=0)], seed=0)]
+    [True]
     """
     ways = BothWays.split(task, share=share, seed=seed)
     forward = train_stack(ways.forward, config, specs, device=device, n_jobs=n_jobs)
@@ -139,15 +121,10 @@ def reverse_scores(
         delayed(_reverse_accuracy)(ways, config, turned(spec, network.layers), device)
         for spec, network in zip(specs, forward, strict=True)
     )
-    scores = []
     # In threads: the compiled loops leave the others their turn. In order, each as soon as it is there.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", return_as="generator")
     with closing(parallel(calls)) as arrivals:
-        for position, score in enumerate(arrivals):
-            scores.append(score)
-            if finished is not None:
-                finished(position, score)
-    return ReverseResult(np.array(scores), forward)
+        yield from arrivals
 
 
 def turned(spec: NetworkSpec, layers: Sequence[Layer]) -> NetworkSpec:

@@ -48,9 +48,27 @@ Floats: TypeAlias = NDArray[np.float64]
 FOLDS = 5
 
 
+# Those that look at nothing but the predictions for the target.
+_ON_TARGET: dict[Rule, Callable[..., float]] = {
+    "neighbourhood-density": neighbourhood_density,
+    "nuclear-norm": nuclear_norm,
+    "entropy": negative_entropy,
+    "mutual-information": mutual_information,
+}
+
+
 def network_score(rule: Rule, layers: Layers, task: Task) -> float:
     """Return the score of a network on the target and the held-out source rows of its task; higher is better."""
-    return _SCORES[rule](layers, task)
+    if rule in _ON_TARGET:
+        return _ON_TARGET[rule](probabilities=probabilities(layers, task.target))
+    labels, found = task.validation_labels, probabilities(layers, task.validation)
+    assert labels is not None  # noqa: S101  (a search holds rows out)
+    if rule == "source":
+        return 1.0 - float(classification_errors(probabilities=found, labels=labels).mean())
+    losses, ratio = cross_entropies(probabilities=found, labels=labels), density_ratio(layers, task)
+    if rule == "deep-embedded":
+        return deep_embedded_score(losses=losses, ratio=ratio)
+    return importance_weighted_score(losses=losses, weights=importance_weights(ratio=ratio))
 
 
 def density_ratio(layers: Layers, task: Task) -> Floats:
@@ -74,9 +92,8 @@ def balanced_weight(networks: Sequence[Layers], task: Task) -> int:
     distances = [_total_variation(layers, task) for layers in networks]
     if distances[0] == 0.0:
         return 0
-    return balancing_choice(
-        predictions=np.stack([_on_target(layers, task) for layers in networks]), distances=distances
-    )
+    predictions = np.stack([probabilities(layers, task.target) for layers in networks])
+    return balancing_choice(predictions=predictions, distances=distances)
 
 
 def _total_variation(layers: Layers, task: Task) -> float:
@@ -85,41 +102,3 @@ def _total_variation(layers: Layers, task: Task) -> float:
     seen_in_source = (logistic_ratio(source=source, target=target, folds=folds) > 1.0).mean()
     missed_in_target = (logistic_ratio(source=target, target=source, folds=folds) > 1.0).mean()
     return max(0.0, 1.0 - float(seen_in_source) - float(missed_in_target))
-
-
-def _importance_weighted(layers: Layers, task: Task) -> float:
-    weights = importance_weights(ratio=density_ratio(layers, task))
-    return importance_weighted_score(losses=_held_out_losses(layers, task), weights=weights)
-
-
-def _deep_embedded(layers: Layers, task: Task) -> float:
-    return deep_embedded_score(losses=_held_out_losses(layers, task), ratio=density_ratio(layers, task))
-
-
-def _source_accuracy(layers: Layers, task: Task) -> float:
-    found = probabilities(layers, task.validation)
-    return 1.0 - float(classification_errors(probabilities=found, labels=_held_out_labels(task)).mean())
-
-
-def _held_out_losses(layers: Layers, task: Task) -> Floats:
-    return cross_entropies(probabilities=probabilities(layers, task.validation), labels=_held_out_labels(task))
-
-
-def _held_out_labels(task: Task) -> NDArray[np.intp]:
-    assert task.validation_labels is not None  # noqa: S101  (a search holds rows out)
-    return task.validation_labels
-
-
-def _on_target(layers: Layers, task: Task) -> NDArray[np.floating]:
-    return probabilities(layers, task.target)
-
-
-_SCORES: dict[Rule, Callable[[Layers, Task], float]] = {
-    "importance-weighted": _importance_weighted,
-    "deep-embedded": _deep_embedded,
-    "neighbourhood-density": lambda layers, task: neighbourhood_density(probabilities=_on_target(layers, task)),
-    "nuclear-norm": lambda layers, task: nuclear_norm(probabilities=_on_target(layers, task)),
-    "entropy": lambda layers, task: negative_entropy(probabilities=_on_target(layers, task)),
-    "mutual-information": lambda layers, task: mutual_information(probabilities=_on_target(layers, task)),
-    "source": _source_accuracy,
-}

@@ -12,7 +12,7 @@ import hashlib
 import numbers
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, Self, TypeAlias, get_args
@@ -42,7 +42,6 @@ from momentalign.validation import check_choice, check_number, check_seed
 __all__ = ["LabelFreeSearch", "ReverseValidationSearch", "StackedSearch"]
 
 Networks: TypeAlias = Mapping[int, TrainedNetwork]
-Finished: TypeAlias = Callable[[Point, float], None]
 
 
 def _ends_with_a_model(search: StackedSearch) -> bool:
@@ -119,14 +118,14 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, DomainEstimator, ABC): 
                 if show is not None:
                     show(len(scores), len(points), f"best score {max(scores.values()):.4f}" if scores else "")
 
-            def finished(point: Point, score: float) -> None:
-                scores[point.index] = score
-                if journal is not None:
-                    journal.append(point.cell(), {"score": score})
-                report()
-
             report()
-            self._score([point for point in points if point.index not in scores], task, seed, finished)
+            left = [point for point in points if point.index not in scores]
+            with closing(self._scores(left, task, seed)) as arrivals:
+                for point, score in arrivals:
+                    scores[point.index] = score
+                    if journal is not None:
+                        journal.append(point.cell(), {"score": score})
+                    report()
         return [scores[point.index] for point in points]
 
     def _open_journal(self, task: Task, seed: int) -> Journal | None:
@@ -148,8 +147,8 @@ class StackedSearch(MetaEstimatorMixin, ClassifierMixin, DomainEstimator, ABC): 
         """Raise before anything is trained; a subclass says for what."""
 
     @abstractmethod
-    def _score(self, points: Sequence[Point], task: Task, seed: int, finished: Finished) -> None:
-        """Train the points and call `finished` with the score of each, higher is better."""
+    def _scores(self, points: Sequence[Point], task: Task, seed: int) -> Generator[tuple[Point, float], None, None]:
+        """Train the points and yield each with its score as soon as it is known; higher is better."""
 
     def _fits_a_model(self) -> bool:
         return self.refit
@@ -239,7 +238,7 @@ class ReverseValidationSearch(StackedSearch):
     >>> search = ReverseValidationSearch(model, {"weight": [0.0, 1.0]}, random_state=0)
     >>> search = search.fit(X, y, X_target=X + [1.0, 0.0])
     >>> [round(float(score), 2) for score in search.cv_results_["mean_test_score"]]
-    [0.9, 0.95]
+    [0.93, 0.97]
     >>> bool(search.score(X + [1.0, 0.0], y) > 0.9)
     True
     """
@@ -265,9 +264,9 @@ class ReverseValidationSearch(StackedSearch):
         self.resume = resume
         self.verbose = verbose
 
-    def _score(self, points: Sequence[Point], task: Task, seed: int, finished: Finished) -> None:
+    def _scores(self, points: Sequence[Point], task: Task, seed: int) -> Generator[tuple[Point, float], None, None]:
         for stack in stacks(points, task):
-            reverse_scores(
+            found = reverse_scores(
                 task,
                 stack[0].config,
                 [point.spec for point in stack],
@@ -275,8 +274,8 @@ class ReverseValidationSearch(StackedSearch):
                 share=self.share,
                 device=stack[0].device,
                 n_jobs=self.n_jobs,
-                finished=lambda position, score, stack=stack: finished(stack[position], score),  # type: ignore[misc]
             )
+            yield from zip(stack, found, strict=True)
 
 
 class LabelFreeSearch(StackedSearch):
@@ -395,27 +394,25 @@ class LabelFreeSearch(StackedSearch):
                 f"{word} needs all networks at once, and resume keeps scores only; give resume=None."
             )
 
-    def _score(self, points: Sequence[Point], task: Task, seed: int, finished: Finished) -> None:
+    def _scores(self, points: Sequence[Point], task: Task, seed: int) -> Generator[tuple[Point, float], None, None]:
         task = _hold_out(task, self.share, seed)
         networks: dict[int, TrainedNetwork] = {}
         for stack in stacks(points, task):
             specs = [point.spec for point in stack]
             trained = train_stack(task, stack[0].config, specs, device=stack[0].device, n_jobs=self.n_jobs)
-            if self.rule != "balancing":
-                self._judge(stack, trained, task, finished)
             if self.rule == "balancing" or self.aggregate:
                 networks.update({point.index: network for point, network in zip(stack, trained, strict=True)})
+            if self.rule != "balancing":
+                calls = (delayed(network_score)(self.rule, network.layers, task) for network in trained)
+                parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
+                with closing(parallel(calls)) as arrivals:
+                    yield from zip(stack, arrivals, strict=True)
         if self.rule == "balancing":
-            _balance(points, networks, task, finished)
+            growing = sorted(points, key=lambda point: point.spec.weight)
+            chosen = growing[balanced_weight([networks[point.index].layers for point in growing], task)]
+            yield from ((point, float(point is chosen)) for point in points)
         if self.aggregate:
             self._combine(points, networks, task)
-
-    def _judge(self, stack: Sequence[Point], trained: Sequence[TrainedNetwork], task: Task, finished: Finished) -> None:
-        calls = (delayed(network_score)(self.rule, network.layers, task) for network in trained)
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-        with closing(parallel(calls)) as arrivals:
-            for point, score in zip(stack, arrivals, strict=True):
-                finished(point, score)
 
     def _combine(self, points: Sequence[Point], networks: Networks, task: Task) -> None:
         """Choose how the networks predict together, and train those that do on all rows."""
@@ -450,13 +447,6 @@ def _hold_out(task: Task, share: float, seed: int) -> Task:
     assert task.target is not None  # noqa: S101  (a search has refused it)
     training, held_out = split_labelled(task.labels, share=share, seed=seed)
     return task.split(training, held_out, np.random.default_rng([seed, 1]).permutation(task.target.shape[0]))
-
-
-def _balance(points: Sequence[Point], networks: Networks, task: Task, finished: Finished) -> None:
-    growing = sorted(points, key=lambda point: point.spec.weight)
-    chosen = growing[balanced_weight([networks[point.index].layers for point in growing], task)]
-    for point in points:
-        finished(point, float(point is chosen))
 
 
 def _digest(task: Task) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from scipy import sparse
 from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.progress import EpochReport
-from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, is_compilable
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask
 from momentalign.training.config import (
     Engine,
     EpochFigures,
@@ -29,22 +29,15 @@ from momentalign.training.config import (
     TrainedNetwork,
     TrainingConfig,
     ValidationFigures,
+    count_batches,
 )
-from momentalign.training.stack import as_arrays, run_engine
+from momentalign.training.stack import as_arrays, is_compiled, run_engine
 from momentalign.training.torch_engine import BatchedEngine
 
-__all__ = [
-    "ChunkedTask",
-    "Labelled",
-    "ResumableEngine",
-    "TrainingState",
-    "blocks",
-    "count_batches",
-    "is_compiled",
-    "resume",
-    "stream_batches",
-    "train_chunks",
-]
+__all__ = ["ChunkedTask", "Labelled", "TrainingState", "blocks", "resume", "stream_batches", "train_chunks"]
+
+# Numbers of one domain that are laid out for the loops at a time: 4 MB, some hundredths of a second.
+BLOCK = 2**20
 
 
 @dataclass(frozen=True)
@@ -84,7 +77,8 @@ def resume(
     >>> bool((both.layers[0].weight == whole.layers[0].weight).all())
     True
     """
-    compiled = is_compiled(task, config, spec, device) if state is None else state.compiled
+    config = config.for_rows(task.source)
+    compiled = is_compiled(task, config, [spec], device) if state is None else state.compiled
     if state is not None:
         spec = replace(spec, initial=state.layers)
     engine = _open_engine(task, config, spec, device, compiled=compiled)
@@ -94,41 +88,13 @@ def resume(
     return TrainingState(compiled, as_arrays(engine.layers(0)), engine.state()), figures
 
 
-class ResumableEngine(Engine, Protocol):
-    """An engine of one network that takes its rows part by part."""
-
-    def take(self, task: Task) -> None:
-        """Go on with these rows."""
-        ...
-
-    def state(self) -> Any:
-        """Return a copy of all that is no weight of the network."""
-        ...
-
-    def restore(self, state: Any) -> None:
-        """Take over a copy of what :meth:`state` returned."""
-        ...
-
-
-def is_compiled(task: Task, config: TrainingConfig, spec: NetworkSpec, device: str) -> bool:
-    """Whether compiled loops train this task, by the rule of :func:`~momentalign.training.stack.train_stack`."""
-    return device == "cpu" and is_compilable(task, config, [spec])
-
-
 def _open_engine(
     task: Task, config: TrainingConfig, spec: NetworkSpec, device: str, *, compiled: bool
-) -> ResumableEngine:
+) -> BatchedEngine | CompiledEngine:
     """Return an engine with the weights the spec starts from and the rows of a task."""
-    if not compiled:
-        return BatchedEngine(task, config, [spec], device=device)
-    compile_loops(task, config, [spec])
-    return CompiledEngine(CompiledTask(task, config), task, config, [spec])
-
-
-# Numbers of one domain that are laid out for the loops at a time: 4 MB, some hundredths of a second.
-BLOCK = 2**20
-# Where the loops are worth compiling shows long before this many rows.
-MANY_ROWS = 2**22
+    if compiled:
+        return CompiledEngine(CompiledTask(task, config), task, config, spec)
+    return BatchedEngine(task, config, [spec], device=device)
 
 
 class Labelled(NamedTuple):
@@ -178,16 +144,17 @@ def train_chunks(
     """
     if config.batch_size is None:
         raise InvalidInputError("batch_size=None needs the whole sample, chunks hold a part of it; try batch_size=300.")
-    compiled = is_compiled(_as_large(chunked), config, spec, device)
+    config, rows = config.for_rows(chunked.empty.source), (chunked.source_rows, chunked.target_rows)
+    compiled = is_compiled(chunked.empty, config, [spec], device, domain_rows=rows)
     inner = _open_engine(chunked.empty, config, spec, device, compiled=compiled)
     (network,) = run_engine(_ChunkedEngine(inner, chunked, config), chunked.empty, config, [spec], progress)
     return network
 
 
-class _ChunkedEngine:
+class _ChunkedEngine(Engine):
     """One network; an epoch is a pass over all chunks."""
 
-    def __init__(self, inner: ResumableEngine, chunked: ChunkedTask, config: TrainingConfig) -> None:
+    def __init__(self, inner: BatchedEngine | CompiledEngine, chunked: ChunkedTask, config: TrainingConfig) -> None:
         self._inner, self._chunked, self._config = inner, chunked, config
 
     def run_epochs(self, count: int) -> list[EpochFigures]:
@@ -208,9 +175,6 @@ class _ChunkedEngine:
     def layers(self, index: int) -> list[Layer]:
         return self._inner.layers(index)
 
-    def keep_only(self, indices: Sequence[int]) -> None:
-        """The only network stays."""
-
 
 def blocks(chunked: ChunkedTask, config: TrainingConfig) -> Iterator[Task]:
     """Yield the rows of one epoch as small tasks, which ``config.epoch`` cuts into the batches of the whole.
@@ -219,11 +183,11 @@ def blocks(chunked: ChunkedTask, config: TrainingConfig) -> Iterator[Task]:
     """
     size = config.batch_size
     assert size is not None  # noqa: S101  (train_chunks has refused it)
-    block: list[tuple[Labelled, Labelled | None]] = []
-    for source, target in _pairs(chunked, size):
-        block.append((source, target))
-        odd = any(part is not None and part.rows.shape[0] != size for part in (source, target))
-        if odd or (len(block) + 1) * size * source.rows.shape[1] > BLOCK:
+    block: list[tuple[Labelled, ...]] = []
+    for pair in _pairs(chunked, size):
+        block.append(pair)
+        odd = any(part.rows.shape[0] != size for part in pair)
+        if odd or (len(block) + 1) * size * pair[0].rows.shape[1] > BLOCK:
             task, block = _as_task(block, chunked.empty.n_classes), []
             yield task
             # Or two blocks were held while the next one is put together.
@@ -232,32 +196,16 @@ def blocks(chunked: ChunkedTask, config: TrainingConfig) -> Iterator[Task]:
         yield _as_task(block, chunked.empty.n_classes)
 
 
-def _pairs(chunked: ChunkedTask, size: int) -> Iterator[tuple[Labelled, Labelled | None]]:
+def _pairs(chunked: ChunkedTask, size: int) -> Iterator[tuple[Labelled, ...]]:
     """Pairs of batches; the longer domain ends the epoch, the shorter one is read again."""
-    if chunked.target is None:
-        for source in stream_batches(chunked.source(), size):
-            yield source, None
-        return
+    domains = [chunks for chunks in (chunked.source, chunked.target) if chunks is not None]
     count = max(count_batches(rows, size) for rows in (chunked.source_rows, chunked.target_rows))
-    endless = (_again_and_again(chunks, size) for chunks in (chunked.source, chunked.target))
-    yield from islice(zip(*endless, strict=True), count)
+    return islice(zip(*(_again_and_again(chunks, size) for chunks in domains), strict=True), count)
 
 
 def _again_and_again(chunks: Chunks, size: int) -> Iterator[Labelled]:
     while True:
         yield from stream_batches(chunks(), size)
-
-
-def count_batches(rows: int, size: int) -> int:
-    """Return into how many batches rows are cut; a rest of less than half a batch makes none of its own.
-
-    Examples
-    --------
-    >>> [count_batches(rows, 300) for rows in (10, 300, 449, 450, 1400)]
-    [1, 1, 1, 2, 5]
-    """
-    whole, rest = divmod(rows, size)
-    return max(1, whole + (rest > 0 and 2 * rest >= size))
 
 
 def stream_batches(chunks: Iterable[Labelled], size: int) -> Iterator[Labelled]:
@@ -274,16 +222,14 @@ def stream_batches(chunks: Iterable[Labelled], size: int) -> Iterator[Labelled]:
     for chunk in chunks:
         held.append(chunk)
         count += chunk.rows.shape[0]
-        # What is left must be able to stand alone, or it belongs to the batch before.
-        if 2 * (count - size) < size:
+        # The last batch may still grow.
+        stop = size * (count_batches(count, size) - 1)
+        if not stop:
             continue
         joined = _join(held)
-        start = 0
-        while 2 * (count - start - size) >= size:
-            yield _cut(joined, start, start + size)
-            start += size
+        yield from (_cut(joined, start, start + size) for start in range(0, stop, size))
         # A copy, so that the chunk itself can go.
-        held, count = [_cut(joined, start, count, copy=True)], count - start
+        held, count = [_cut(joined, stop, count, copy=True)], count - stop
     if count:
         yield _join(held)
 
@@ -302,19 +248,7 @@ def _cut(part: Labelled, start: int, stop: int, *, copy: bool = False) -> Labell
     return Labelled(rows.copy() if copy else rows, None if part.labels is None else part.labels[start:stop])
 
 
-def _as_task(block: Sequence[tuple[Labelled, Labelled | None]], n_classes: int) -> Task:
-    source = _join([pair[0] for pair in block])
-    others = [pair[1] for pair in block if pair[1] is not None]
+def _as_task(block: Sequence[tuple[Labelled, ...]], n_classes: int) -> Task:
+    source, *target = (_join(parts) for parts in zip(*block, strict=True))
     assert source.labels is not None  # noqa: S101
-    return Task(source.rows, source.labels, _join(others).rows if others else None, n_classes)
-
-
-def _as_large(chunked: ChunkedTask) -> Task:
-    """A task of the size of all rows that takes no memory, to ask what is worth its while."""
-    width = chunked.empty.source.shape[1]
-    source, target = (
-        np.broadcast_to(np.float32(0.0), (min(rows, MANY_ROWS), width))
-        for rows in (chunked.source_rows, chunked.target_rows)
-    )
-    labels = np.broadcast_to(0, len(source))
-    return Task(source, labels, None if chunked.target is None else target, chunked.empty.n_classes)
+    return Task(source.rows, source.labels, target[0].rows if target else None, n_classes)

@@ -1,4 +1,4 @@
-"""The compiled engine: compiled loops train one network after the other, each on one core (Algorithm 1).
+"""The compiled engine: compiled loops train a network, on one core (Algorithm 1).
 
 For networks with one hidden layer and the distances whose gradients are known in closed form. Sparse rows stay
 sparse, and dense rows that are mostly zero are treated as sparse.
@@ -6,25 +6,21 @@ sparse, and dense rows that are mostly zero are treated as sparse.
 
 from __future__ import annotations
 
-import gc
-import logging
-import signal
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from types import FrameType
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numba.core import event
+from numba import types
 from numpy.typing import NDArray
 from scipy import sparse
 
-from momentalign.discrepancies.base import compiled_form
+from momentalign.discrepancies.base import Compiled, compiled_form
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training import loops, row_loops, update_loops
 from momentalign.training.config import (
+    Engine,
     EpochFigures,
     NetworkSpec,
     Task,
@@ -32,22 +28,31 @@ from momentalign.training.config import (
     ValidationFigures,
     domain_sizes,
 )
-from momentalign.training.distance_loops import Objective, cmd, coral, cv_cmd, dann, marginal_loops, no_distance
+from momentalign.training.distance_loops import (
+    OBJECTIVE,
+    Objective,
+    cmd,
+    coral,
+    cv_cmd,
+    dann,
+    marginal_loops,
+    no_distance,
+)
 from momentalign.training.domain_loops import BETWEEN, WEIGHTINGS, cmd_of_domains
-from momentalign.training.kernels import entry_point
+from momentalign.training.kernels import FLOATS, WIDE, compiling, entry_point, named_tuple
 from momentalign.training.mmd_loops import mmd
 from momentalign.training.target_loss import epochs_between_shares
+from momentalign.training.update_loops import ADAGRAD, NETWORK, RULE, WEIGHTS
 from momentalign.validation import refuse_other_count
 
-__all__ = ["CompiledEngine", "CompiledTask", "compile_loops", "heard_between_passes", "is_compilable"]
+__all__ = ["CompiledEngine", "CompiledTask", "compile_loops", "known_distance"]
 
 Floats: TypeAlias = NDArray[np.float32]
-Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
 # The loops of each kind of :class:`~momentalign.discrepancies.base.Compiled`. They return the distance of activations
 # and write its weight times its gradient.
 DISTANCES = {
-    None: no_distance,
+    "none": no_distance,
     "cmd": cmd,
     "cv-cmd": cv_cmd,
     "coral": coral,
@@ -59,76 +64,72 @@ DISTANCES = {
 SPARSE_BELOW = 0.2
 # Units are filled up to multiples of this.
 LANES = 16
-# Compiling takes some seconds, once on a machine. What plain torch does in less than this many seconds is left to it.
-WORTH_COMPILING = 0.8
-SECONDS_PER_UPDATE = 1e-3
-SECONDS_PER_PRODUCT = 3e-10
-# A training that may stop early is expected to take so many times its patience.
-EPOCHS_PER_PATIENCE = 30
 
 
-def is_compilable(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]) -> bool:
-    """Whether this engine can train the stack, and the training is long enough to be worth a first compilation.
-
-    The answer depends on the task and the config, not on what has been compiled before nor on the number of
-    networks: the same training gives the same bits on a fresh machine and in any stack.
-    """
-    if len(config.hidden) != 1 or config.loss != "cross_entropy" or config.compiled is False:
-        return False
-    if not config.compiled and _expected_seconds(task, config) <= WORTH_COMPILING:
-        return False
-    return all(_objective(task, spec) is not None for spec in specs)
-
-
-def _expected_seconds(task: Task, config: TrainingConfig) -> float:
-    """About how long torch would take."""
-    epochs = config.max_epochs
-    if config.patience is not None:
-        epochs = min(epochs, EPOCHS_PER_PATIENCE * config.patience)
-    rows = task.source.shape[0] + (0 if task.target is None else task.target.shape[0])
-    products = rows * task.source.shape[1] * config.hidden[0]
-    return epochs * (len(config.epoch(task)) * SECONDS_PER_UPDATE + float(products) * SECONDS_PER_PRODUCT)
-
-
-class _Objective(NamedTuple):
-    """A distance: its kind, a key of ``DISTANCES``, and its numbers."""
-
-    kind: str | None
-    numbers: Objective
-
-
-def _objective(task: Task, spec: NetworkSpec) -> _Objective | None:
-    """Return what the loops minimise beside the loss, or None where they do not know the distance."""
+def known_distance(task: Task, spec: NetworkSpec) -> Compiled | None:
+    """Return how the loops compute the distance of a network; None where they do not know it."""
     if spec.distance is None or not spec.weight:
-        return _Objective(None, Objective(0.0, 1, 1.0, 1.0, 0, 0, np.zeros(0), *marginal_loops(1)))
+        return Compiled("none")
     form = compiled_form(spec.distance)
-    kind = None if form is None else form.several if task.has_several_domains else form.kind
-    if form is None or kind is None:
-        return None
-    weighting, weights = "equal", np.zeros(0)
-    if kind != form.kind:
-        n_sources = 1 if task.source_domains is None else int(task.source_domains.max()) + 1
-        refuse_other_count(spec.domain_weights, n_sources)
-        if isinstance(spec.domain_weights, str):
-            weighting = spec.domain_weights
-        else:
-            weighting, weights = "numbers", np.array(spec.domain_weights, dtype=np.float64)
-    ways = BETWEEN[spec.between], WEIGHTINGS[weighting], weights, *marginal_loops(form.order)
-    return _Objective(kind, Objective(float(spec.weight), form.order, form.scale, form.beta, *ways))
+    if form is None or not task.has_several_domains:
+        return form
+    return None if form.several is None else form._replace(kind=form.several)
 
 
-def _known_objective(task: Task, spec: NetworkSpec) -> _Objective:
-    objective = _objective(task, spec)
-    assert objective is not None  # noqa: S101  (is_compilable has been asked)
-    return objective
+class Loops(NamedTuple):
+    """The loops a training needs, as Python calls them, and the kernels they are given."""
+
+    distance: Compiled
+    kernels: loops.Kernels
+    marginals: tuple[Any, Any]
+    run_epochs: Any
+    evaluate: Any
+    target_shares: Any
+
+
+def compile_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]) -> None:
+    """Compile what engines are about to run on other threads: only the main thread hears a ^C."""
+    is_sparse = _is_mostly_zero(task.source)
+    for spec in specs:
+        _loops_of(task, config, spec, is_sparse=is_sparse)
+
+
+def _loops_of(task: Task, config: TrainingConfig, spec: NetworkSpec, *, is_sparse: bool) -> Loops:
+    form, validates = known_distance(task, spec), task.validation is not None
+    assert form is not None  # noqa: S101  (whoever chose this engine has asked)
+    rule = update_loops.RULES.index(config.optimizer.name)
+    return _loops(form, rule, is_sparse=is_sparse, validates=validates, sharpens=spec.sharpen > 0.0)
+
+
+@cache
+def _loops(distance: Compiled, rule: int, *, is_sparse: bool, validates: bool, sharpens: bool) -> Loops:
+    rows, forward, descend = row_loops.DENSE, row_loops.forward_dense, row_loops.descend_dense
+    if is_sparse:
+        rows, forward = row_loops.SPARSE, row_loops.forward_sparse
+        descend = row_loops.descend_adagrad_sparse if rule == ADAGRAD else row_loops.descend_sparse
+    sharpen = loops.sharpening if sharpens else loops.no_sharpening
+    parts = forward, DISTANCES[distance.kind], descend, sharpen, update_loops.STEPS[rule]
+    addresses = named_tuple(loops.Kernels, *(part.kind for part in parts))
+    numbers = OBJECTIVE, types.boolean, types.float64, FLOATS, RULE
+    predictions = WEIGHTS, types.int64, forward.kind
+    with compiling():
+        sums, polynomials = marginal_loops(distance.order)
+        return Loops(
+            distance,
+            loops.Kernels(*(part.compiled for part in parts)),
+            (sums.compiled, polynomials.compiled),
+            entry_point(loops.run_epochs, rows, loops.BATCHES, NETWORK, *numbers, addresses, types.int64, WIDE),
+            entry_point(loops.evaluate, rows, loops.CODES, *predictions) if validates else None,
+            entry_point(loops.target_shares, rows, loops.BATCHES, *predictions, FLOATS) if sharpens else None,
+        )
 
 
 class CompiledTask:
     """The rows of a task laid out batch by batch, shared by all networks of a stack."""
 
-    def __init__(self, task: Task, config: TrainingConfig) -> None:
-        is_sparse = _is_mostly_zero(task.source)
-        if is_sparse:
+    def __init__(self, task: Task, config: TrainingConfig, *, is_sparse: bool | None = None) -> None:
+        self.is_sparse = _is_mostly_zero(task.source) if is_sparse is None else is_sparse
+        if self.is_sparse:
             source, target, validation = (_as_csr(rows) for rows in (task.source, task.target, task.validation))
             task = replace(task, source=source, target=target, validation=validation)
         blocks, labels, source_sizes, bounds = [], [], [], []
@@ -143,63 +144,15 @@ class CompiledTask:
             blocks.append(_stack_rows(parts))
             labels.append(np.concatenate(codes))
             source_sizes.append(len(source_rows))
-            bounds.append(np.cumsum([0, *sizes]))
-        self.is_sparse = is_sparse
-        self.rows = _row_arrays(_stack_rows(blocks), blocks, is_sparse=is_sparse)
-        starts = np.cumsum([0, *(block.shape[0] for block in blocks)])
-        codes_of_all = np.concatenate(labels).astype(np.int32)
-        self.batches = loops.Batches(starts, np.array(source_sizes), np.stack(bounds), n_sources, codes_of_all)
+            bounds.append(np.cumsum([0, *sizes], dtype=np.int64))
+        self.rows = _row_arrays(_stack_rows(blocks), blocks, is_sparse=self.is_sparse)
+        starts = np.cumsum([0, *(block.shape[0] for block in blocks)], dtype=np.int64)
+        sources, codes_of_all = np.array(source_sizes, dtype=np.int64), np.concatenate(labels).astype(np.int32)
+        self.batches = loops.Batches(starts, sources, np.stack(bounds), n_sources, codes_of_all)
         self.validation: tuple[row_loops.DenseRows | row_loops.SparseRows, NDArray[np.int32]] | None = None
         if task.validation is not None and task.validation_labels is not None:
-            held_out = _row_arrays(task.validation, [task.validation], is_sparse=is_sparse)
+            held_out = _row_arrays(task.validation, [task.validation], is_sparse=self.is_sparse)
             self.validation = held_out, task.validation_labels.astype(np.int32)
-
-
-class CompiledEngine:
-    """Trains networks one after the other, an epoch at a time, on the calling thread."""
-
-    def __init__(
-        self, laid_out: CompiledTask, task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]
-    ) -> None:
-        self._task, self._config = laid_out, config
-        self._networks = [_Network(task, config, spec, is_sparse=laid_out.is_sparse) for spec in specs]
-
-    def run_epochs(self, count: int) -> list[EpochFigures]:
-        """Train every network for some epochs."""
-        figures = np.stack([network.run_epochs(self._task, count) for network in self._networks], axis=-1)
-        return [EpochFigures(losses, distances) for losses, distances in figures]
-
-    def validate(self) -> ValidationFigures:
-        """Evaluate every network on the held-out source rows."""
-        figures = [network.evaluate(self._task) for network in self._networks]
-        return ValidationFigures(*np.array(figures).T)
-
-    def layers(self, index: int) -> list[Layer]:
-        """Return a copy of the weights of one network."""
-        network = self._networks[index].arrays
-        weights, units = network.weights, network.units
-        bottom = Layer(weights.bottom[:, :units].copy(), weights.bias[:units].copy())
-        return [bottom, Layer(weights.top[:, :units].T.copy(), weights.top_bias.copy())]
-
-    def keep_only(self, indices: Sequence[int]) -> None:
-        """Train these networks only."""
-        self._networks = [self._networks[index] for index in indices]
-
-    def take(self, task: Task) -> None:
-        """Go on with the rows of this task; what is held out stays."""
-        held_out = self._task.validation
-        # What was laid out last goes before the next is.
-        del self._task
-        self._task = CompiledTask(task, self._config)
-        self._task.validation = held_out
-
-    def state(self) -> CompiledState:
-        """Return a copy of all that is no weight of the only network."""
-        return self._networks[0].state()
-
-    def restore(self, state: CompiledState) -> None:
-        """Take over a copy of what :meth:`state` returned."""
-        self._networks[0].restore(state)
 
 
 class CompiledState(NamedTuple):
@@ -211,79 +164,96 @@ class CompiledState(NamedTuple):
     updates: int
 
 
-class _Network:
-    """One network, the sums its optimizer keeps, and how it is trained."""
+class CompiledEngine(Engine):
+    """Trains one network, on the calling thread."""
 
-    def __init__(self, task: Task, config: TrainingConfig, spec: NetworkSpec, *, is_sparse: bool) -> None:
+    def __init__(self, laid_out: CompiledTask, task: Task, config: TrainingConfig, spec: NetworkSpec) -> None:
+        self._task, self._config, self._sharpen = laid_out, config, float(spec.sharpen)
+        self._loops = _loops_of(task, config, spec, is_sparse=laid_out.is_sparse)
         bottom, top = spec.start(task, config)
-        units, objective = bottom.weight.shape[1], _known_objective(task, spec)
-        weights, gradient, first, second = (_flat(bottom.weight.shape[0], units, len(top.bias)) for _ in range(4))
-        used = weights.flat.size if objective.kind == "dann" else _before_classifier(weights)
-        sums = loops.Sums(first.flat, first.bottom), loops.Sums(second.flat, second.bottom)
-        self.arrays = loops.Network(weights, gradient, *sums, units, used)
+        inputs, units, classes = *bottom.weight.shape, len(top.bias)
+        weights, gradient, first, second = (_flat(inputs, units, classes) for _ in range(4))
         weights.bottom[:, :units], weights.bias[:units] = bottom
         weights.top[:, :units], weights.top_bias[:] = top.weight.T, top.bias
-        sums, polynomials = (part.compiled for part in objective.numbers[-2:])
-        self._objective = objective.numbers._replace(sums=sums, polynomials=polynomials)
-        self._compares, self._rule = objective.kind is not None, _rule(config)
-        self._kernels = _kernels(objective.kind, config, is_sparse=is_sparse, sharpens=spec.sharpen > 0.0)
-        self._sharpen, self._shares = float(spec.sharpen), np.ones(len(top.bias))
-        self._updates = 0
-        self._run: Callable[..., int] | None = None
-        self._evaluate: Callable[..., tuple[float, float]] | None = None
+        used = weights.flat.size if self._loops.distance.kind == "dann" else _before_classifier(weights)
+        self._network = update_loops.Network(weights, gradient, first, second, units, used)
+        optimizer, self._shares, self._updates = config.optimizer, np.ones(classes), 0
+        kind = update_loops.RULES.index(optimizer.name)
+        rule = update_loops.Rule(kind, optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
+        objective, compares = _objective(task, spec, self._loops), self._loops.distance.kind != "none"
+        self._setting = objective, compares, self._sharpen, self._shares, rule, self._loops.kernels
 
-    def run_epochs(self, task: CompiledTask, count: int) -> NDArray[np.float64]:
-        """Train for some epochs and return source losses and distances, (count, 2)."""
-        if not self._sharpen:
-            return self._run_epochs(task, count)
-        updates = len(task.batches.sources)
-        every, figures = epochs_between_shares(updates), []
-        while count:
-            passed = self._updates // updates % every
-            if passed == 0:
-                self._look_up_shares(task)
-            figures.append(self._run_epochs(task, min(count, every - passed)))
-            count -= len(figures[-1])
-        return np.concatenate(figures)
-
-    def _look_up_shares(self, task: CompiledTask) -> None:
-        """Take the class shares that the network predicts for the target rows of an epoch."""
-        weights, units = self.arrays.weights, self.arrays.units
-        arguments = task.rows, task.batches, weights, units, self._kernels.forward, self._shares
-        entry_point(loops.target_shares, *arguments)(*arguments)
-
-    def _run_epochs(self, task: CompiledTask, count: int) -> NDArray[np.float64]:
-        figures = np.empty((count, 2))
-        setting = self._objective, self._compares, self._sharpen, self._shares, self._rule, self._kernels
-        arguments = task.rows, task.batches, self.arrays, *setting, self._updates, figures
-        if self._run is None:
-            self._run = entry_point(loops.run_epochs, *arguments)
-        self._updates = self._run(*arguments)
+    def run_epochs(self, count: int) -> list[EpochFigures]:
+        """Train the network for some epochs."""
+        figures: list[EpochFigures] = []
+        while len(figures) < count:
+            left = count - len(figures)
+            if self._sharpen:
+                updates = len(self._task.batches.sources)
+                every = epochs_between_shares(updates)
+                passed = self._updates // updates % every
+                if passed == 0:
+                    self._look_up_shares()
+                left = min(left, every - passed)
+            found = np.empty((left, 2))
+            arguments = self._task.rows, self._task.batches, self._network, *self._setting
+            self._updates = self._loops.run_epochs(*arguments, self._updates, found)
+            figures += [EpochFigures(*values) for values in found[:, :, None]]
         return figures
 
-    def evaluate(self, task: CompiledTask) -> tuple[float, float]:
-        """Return mean cross-entropy and accuracy on the held-out rows."""
-        assert task.validation is not None  # noqa: S101
-        arguments = *task.validation, self.arrays.weights, self.arrays.units, self._kernels.forward
-        if self._evaluate is None:
-            self._evaluate = entry_point(loops.evaluate, *arguments)
-        loss, accuracy = self._evaluate(*arguments)
-        return loss, accuracy
+    def _look_up_shares(self) -> None:
+        """Take the class shares that the network predicts for the target rows of an epoch."""
+        arguments = self._task.rows, self._task.batches, self._network.weights, self._network.units
+        self._loops.target_shares(*arguments, self._loops.kernels.forward, self._shares)
+
+    def validate(self) -> ValidationFigures:
+        """Evaluate the network on the held-out source rows."""
+        assert self._task.validation is not None  # noqa: S101
+        arguments = *self._task.validation, self._network.weights, self._network.units, self._loops.kernels.forward
+        return ValidationFigures(*np.array(self._loops.evaluate(*arguments))[:, None])
+
+    def layers(self, index: int = 0) -> list[Layer]:  # noqa: ARG002
+        """Return a copy of the weights of the network."""
+        weights, units = self._network.weights, self._network.units
+        bottom = Layer(weights.bottom[:, :units].copy(), weights.bias[:units].copy())
+        return [bottom, Layer(weights.top[:, :units].T.copy(), weights.top_bias.copy())]
+
+    def take(self, task: Task) -> None:
+        """Go on with the rows of this task; what is held out stays."""
+        held_out, is_sparse = self._task.validation, self._task.is_sparse
+        # What was laid out last goes before the next is.
+        del self._task
+        self._task = CompiledTask(task, self._config, is_sparse=is_sparse)
+        self._task.validation = held_out
 
     def state(self) -> CompiledState:
         """Return a copy of all that is no weight of the network."""
-        weights, _, first, second = self.arrays[:4]
+        weights, first, second = self._network.weights, self._network.first, self._network.second
         classifier = weights.flat[_before_classifier(weights) :]
         return CompiledState(classifier.copy(), first.flat.copy(), second.flat.copy(), self._updates)
 
     def restore(self, state: CompiledState) -> None:
         """Take over a copy of what :meth:`state` returned."""
-        weights, _, first, second = self.arrays[:4]
+        weights, first, second = self._network.weights, self._network.first, self._network.second
         weights.flat[_before_classifier(weights) :] = state.classifier
         first.flat[:], second.flat[:], self._updates = state.first, state.second, state.updates
 
 
-def _flat(inputs: int, units: int, classes: int) -> loops.Weights:
+def _objective(task: Task, spec: NetworkSpec, found: Loops) -> Objective:
+    """The numbers of the distance that a network minimises beside the loss."""
+    kind, order, scale, beta, _ = found.distance
+    weights, numbers = spec.domain_weights, np.zeros(0)
+    if kind == "cmd of several domains":
+        refuse_other_count(weights, len(domain_sizes(task.source_domains, np.arange(len(task.labels)))))
+    if not isinstance(weights, str):
+        numbers = np.array(weights, dtype=np.float64)
+    weighting = WEIGHTINGS[weights if isinstance(weights, str) else "numbers"]
+    compared = BETWEEN[spec.between], weighting, numbers
+    weight = 0.0 if kind == "none" else float(spec.weight)
+    return Objective(weight, order, float(scale), float(beta), *compared, *found.marginals)
+
+
+def _flat(inputs: int, units: int, classes: int) -> update_loops.Weights:
     """Zeros for all weights of a network side by side, so that one loop updates them; each part is filled up."""
     units = _filled_up(units)
     shapes = [(inputs, units), (units,), (classes, units), (classes,), (units,), (1,)]
@@ -291,29 +261,16 @@ def _flat(inputs: int, units: int, classes: int) -> loops.Weights:
     ends = np.cumsum([_filled_up(size) for size in sizes])
     flat = np.zeros(ends[-1], np.float32)
     parts = zip(np.split(flat, ends[:-1]), sizes, shapes, strict=True)
-    return loops.Weights(flat, *(part[:size].reshape(shape) for part, size, shape in parts))
+    return update_loops.Weights(flat, *(part[:size].reshape(shape) for part, size, shape in parts))
 
 
 def _filled_up(count: int) -> int:
     return -(-count // LANES) * LANES
 
 
-def _before_classifier(weights: loops.Weights) -> int:
+def _before_classifier(weights: update_loops.Weights) -> int:
     """How many of the weights are not of the domain classifier."""
     return int(weights.flat.size - _filled_up(weights.classifier.size) - _filled_up(1))
-
-
-def _kernels(kind: str | None, config: TrainingConfig, *, is_sparse: bool, sharpens: bool) -> loops.Kernels:
-    """What the loops are given; compiled here where it is not yet."""
-    if not is_sparse:
-        forward, descend = row_loops.forward_dense, row_loops.descend_dense
-    elif config.optimizer.name == "adagrad":
-        forward, descend = row_loops.forward_sparse, row_loops.descend_adagrad_sparse
-    else:
-        forward, descend = row_loops.forward_sparse, row_loops.descend_sparse
-    sharpen = loops.sharpening if sharpens else loops.no_sharpening
-    step = update_loops.STEPS[config.optimizer.name]
-    return loops.Kernels(*(part.compiled for part in (forward, DISTANCES[kind], descend, sharpen, step)))
 
 
 def _is_mostly_zero(rows: Matrix) -> bool:
@@ -352,137 +309,3 @@ def _row_arrays(
         np.concatenate([block.indices for block in columns]).astype(np.int32),
         np.concatenate([block.data for block in columns]).astype(np.float32),
     )
-
-
-class _Loops(NamedTuple):
-    """What tells which loops a network needs."""
-
-    is_sparse: bool
-    distance: str | None
-    optimizer: str
-    held_out: bool
-    sharpens: bool
-
-
-# Those that have run in this process.
-_READY: set[_Loops] = set()
-
-
-def compile_loops(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec]) -> None:
-    """Compile here what engines are about to run on other threads, and say so: only the main thread hears a ^C."""
-    is_sparse, held_out = _is_mostly_zero(task.source), task.validation is not None
-    missing = {}
-    for spec in specs:
-        kind = _known_objective(task, spec).kind
-        missing[_Loops(is_sparse, kind, config.optimizer.name, held_out, spec.sharpen > 0.0)] = spec
-    missing = {needed: spec for needed, spec in missing.items() if needed not in _READY}
-    if not missing:
-        return
-    small = _stand_in(task, is_sparse=is_sparse)
-    with event.install_listener("numba:run_pass", _Announcement()), heard_between_passes(), _without_collection():
-        engine = CompiledEngine(CompiledTask(small, config), small, config, list(missing.values()))
-        engine.run_epochs(1)
-        if held_out:
-            engine.validate()
-    _READY.update(missing)
-
-
-def _stand_in(task: Task, *, is_sparse: bool) -> Task:
-    """A task of the same kind with one row of each domain."""
-
-    def rows(domains: Any) -> Matrix:
-        ones = np.ones((1 if domains is None else domains.max() + 1, task.source.shape[1]), np.float32)
-        return sparse.csr_matrix(ones) if is_sparse else ones
-
-    def numbers(domains: Any) -> Any:
-        return None if domains is None else np.arange(domains.max() + 1)
-
-    source, validation = rows(task.source_domains), None if task.validation is None else rows(None)
-    return Task(
-        source,
-        np.zeros(source.shape[0], np.intp),
-        None if task.target is None else rows(task.target_domains),
-        task.n_classes,
-        validation,
-        None if validation is None else np.zeros(1, np.intp),
-        numbers(task.source_domains),
-        numbers(task.target_domains),
-    )
-
-
-def _rule(config: TrainingConfig) -> update_loops.Rule:
-    optimizer = config.optimizer
-    kind = update_loops.RULES[optimizer.name]
-    return update_loops.Rule(kind, optimizer.rate, float(optimizer.momentum), float(optimizer.decay))
-
-
-class _Announcement(event.Listener):
-    """Says once in a process that loops are compiled; those that are read from numba's cache are not."""
-
-    announced = False
-
-    def on_start(self, _event: Any) -> None:
-        if not _Announcement.announced:
-            _Announcement.announced = True
-            logging.getLogger("momentalign").warning(
-                "compiling the training loops, once on this machine (some seconds)"
-            )
-
-    def on_end(self, _event: Any) -> None:
-        """Nothing is said at the end."""
-
-
-class _Passes(event.Listener):
-    """Calls a function before each pass of the compiler."""
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-
-    def on_start(self, _event: Any) -> None:
-        self._function()
-
-    def on_end(self, _event: Any) -> None:
-        """Nothing: what an end raised would replace an error of the pass."""
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Collect no garbage meanwhile: looking through all objects again and again takes a tenth of a compilation."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-@contextmanager
-def heard_between_passes() -> Iterator[None]:
-    """Hold signals back while numba compiles, and let their usual handlers have them before its next pass.
-
-    Amid a pass the compiler is called back by LLVM, and an exception that a signal's handler raises in such a call is
-    lost: the process would go on as if nobody had asked it to stop, or fail with an error of the compiler. On another
-    thread than the main one, which alone hears signals, nothing is changed.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    usual = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handlers: dict[int, Handler] = {number: handler for number, handler in usual.items() if callable(handler)}
-    held: list[int] = []
-
-    def let_go() -> None:
-        while held:
-            number = held.pop(0)
-            handlers[number](number, None)
-
-    try:
-        for number in handlers:
-            signal.signal(number, lambda number, _frame: held.append(number))
-        with event.install_listener("numba:run_pass", _Passes(let_go)):
-            yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    let_go()

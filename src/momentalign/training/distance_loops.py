@@ -8,7 +8,7 @@ several sources and several targets in ``domain_loops``.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -27,7 +27,7 @@ from momentalign.moments.loops import (
     reordered,
     rough_mean,
 )
-from momentalign.training.kernels import MATRIX, VECTOR, Kernel, kernel, named_tuple
+from momentalign.training.kernels import FLOATS, INTEGERS, MATRIX, VECTOR, WIDE, Array, Kernel, kernel, named_tuple
 
 __all__ = [
     "Compared",
@@ -45,7 +45,6 @@ __all__ = [
     "write_gradient",
 ]
 
-Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 ONE, HALF = np.float32(1.0), np.float32(0.5)
 FLOAT32_EPSILON = 2.0**-23
 
@@ -104,34 +103,13 @@ class Compared(NamedTuple):
     classifier_bias_gradient: Array
 
 
-WIDE, WIDE_VECTOR = types.Array(types.float64, 2, "C"), types.Array(types.float64, 1, "C")
 SUMS = types.void(MATRIX, VECTOR, types.float32, WIDE)
 POLYNOMIALS = types.void(MATRIX, VECTOR, VECTOR, types.float32, MATRIX, MATRIX)
-OBJECTIVE = named_tuple(
-    Objective,
-    types.float64,
-    types.int64,
-    types.float64,
-    types.float64,
-    types.int64,
-    types.int64,
-    WIDE_VECTOR,
-    types.FunctionType(SUMS),
-    types.FunctionType(POLYNOMIALS),
-)
-COMPARED = named_tuple(
-    Compared,
-    MATRIX,
-    MATRIX,
-    types.int64,
-    types.int64,
-    types.Array(types.int64, 1, "C"),
-    types.int64,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-    VECTOR,
-)
+SETTINGS = types.float64, types.int64, types.float64, types.float64, types.int64, types.int64, FLOATS
+OBJECTIVE = named_tuple(Objective, *SETTINGS, types.FunctionType(SUMS), types.FunctionType(POLYNOMIALS))
+ACTIVATIONS = MATRIX, MATRIX, types.int64, types.int64, INTEGERS, types.int64
+COMPARED = named_tuple(Compared, *ACTIVATIONS, VECTOR, VECTOR, VECTOR, VECTOR)
+STATISTICS = types.Array(types.float64, 3, "C")
 distance = kernel(types.float64(OBJECTIVE, COMPARED))
 
 
@@ -158,12 +136,12 @@ def statistics(objective: Objective, sample: Array, shift: Array, moments: Array
     about_the_mean(sample.shape[0], moments)
 
 
-terms_of = kernel(
-    types.void(MATRIX, types.Array(types.float64, 3, "C"), types.float64, types.int64, types.float64, WIDE, WIDE_VECTOR)
-)(discrepancy_terms)
+terms_of = kernel(types.void(MATRIX, STATISTICS, types.float64, types.int64, types.float64, WIDE, FLOATS))(
+    discrepancy_terms
+)
 
 
-@kernel(types.void(OBJECTIVE, MATRIX, VECTOR, WIDE, WIDE, WIDE_VECTOR, types.float64, MATRIX))
+@kernel(types.void(OBJECTIVE, MATRIX, VECTOR, WIDE, WIDE, FLOATS, types.float64, MATRIX))
 def write_gradient(
     objective: Objective,
     sample: Array,
@@ -182,46 +160,40 @@ def write_gradient(
     objective.polynomials(sample, shift, middle, np.float32(1.0 / scale), coefficients, gradient)
 
 
-@kernel(types.void(OBJECTIVE, COMPARED, WIDE_VECTOR, MATRIX, types.Array(types.float64, 3, "C"), WIDE_VECTOR))
-def marginal_terms(
-    objective: Objective, compared: Compared, weights: Array, shifts: Array, moments: Array, terms: Array
-) -> None:
-    """Fill statistics and the terms of the CMD, their sum last; write the gradient of the weighted terms."""
-    hidden, delta, n = compared.hidden, compared.delta, compared.source
+@kernel(types.float64(OBJECTIVE, COMPARED, types.int64, MATRIX, STATISTICS))
+def marginal_terms(objective: Objective, compared: Compared, left_out: int, shifts: Array, moments: Array) -> float:
+    """Fill the statistics, write the gradient of the CMD without one of its terms, and return its value."""
+    hidden, delta, n, order = compared.hidden, compared.delta, compared.source, objective.order
     source, target = hidden[:n], hidden[n:]
     statistics(objective, source, shifts[0], moments[0])
     statistics(objective, target, shifts[1], moments[1])
-    directions = np.empty((objective.order, hidden.shape[1]))
-    terms_of(shifts, moments, objective.scale, objective.order, FLOAT32_EPSILON, directions, terms)
+    directions, terms, weights = np.empty((order, hidden.shape[1])), np.empty(order + 1), np.empty(order)
+    terms_of(shifts, moments, objective.scale, order, FLOAT32_EPSILON, directions, terms)
+    for j in range(order):
+        weights[j] = objective.weight if j + 1 != left_out else 0.0
     write_gradient(objective, source, shifts[0], moments[0], directions, weights, 1.0, delta[:n])
     write_gradient(objective, target, shifts[1], moments[1], directions, weights, -1.0, delta[n:])
+    return float(terms[order] - terms[left_out - 1] if left_out else terms[order])
 
 
 @distance
 def cmd(objective: Objective, compared: Compared) -> float:
     """The CMD, Eq. (23)."""
     order, units = objective.order, compared.hidden.shape[1]
-    weights, terms = np.empty(order), np.empty(order + 1)
-    for j in range(order):
-        weights[j] = objective.weight
     shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
-    marginal_terms(objective, compared, weights, shifts, moments, terms)
-    return float(terms[order])
+    return float(marginal_terms(objective, compared, 0, shifts, moments))
 
 
 @distance
 def cv_cmd(objective: Objective, compared: Compared) -> float:
     """The CMD with all cross-variances in its second term (Section 6.5)."""
     order, units = objective.order, compared.hidden.shape[1]
-    weights, terms = np.empty(order), np.empty(order + 1)
-    for j in range(order):
-        weights[j] = objective.weight if j != 1 else 0.0
     shifts, moments = np.empty((2, units), np.float32), np.empty((2, order + order % 2, units))
-    marginal_terms(objective, compared, weights, shifts, moments, terms)
-    return float(terms[order] - terms[1] + cross_variances(objective, compared, shifts, moments))
+    value = marginal_terms(objective, compared, 2, shifts, moments)
+    return float(value + cross_variances(objective, compared, shifts, moments))
 
 
-@kernel(types.float64(OBJECTIVE, COMPARED, MATRIX, types.Array(types.float64, 3, "C")))
+@kernel(types.float64(OBJECTIVE, COMPARED, MATRIX, STATISTICS))
 def cross_variances(objective: Objective, compared: Compared, shifts: Array, moments: Array) -> float:
     """Return the term of order 2 over all cross-variances, divided by sqrt(2); add its weighted gradient."""
     n, scale = compared.source, objective.scale

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
-
 import numpy as np
 
 from momentalign.discrepancies.several_domains import TEMPERATURE
@@ -17,10 +15,9 @@ from momentalign.training.distance_loops import (
     terms_of,
     write_gradient,
 )
+from momentalign.training.kernels import Array
 
 __all__ = ["BETWEEN", "WEIGHTINGS", "cmd_of_domains"]
-
-Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 
 BETWEEN = {"pooled": 0, "pairs": 1, "barycentre": 2}
 POOLED, PAIRS, BARYCENTRE = BETWEEN.values()
@@ -36,26 +33,34 @@ def cmd_of_domains(objective: Objective, compared: Compared) -> float:
     domain's gradient is one polynomial, whatever the number of its partners.
     """
     hidden, delta, bounds, sources = compared.hidden, compared.delta, compared.bounds, compared.n_sources
-    strength, order, scale = objective.weight, objective.order, objective.scale
-    between, weighting, numbers = objective.between, objective.weighting, objective.numbers
+    order, scale, between = objective.order, objective.scale, objective.between
     domains, units = sources + 1 if between == POOLED else bounds.shape[0] - 1, hidden.shape[1]
     bounds = _ends(bounds, domains)
+    # The barycentre stands after the domains.
     shifts, moments = np.empty((domains + 1, units), np.float32), np.empty((domains + 1, order + order % 2, units))
     for d in range(domains):
         statistics(objective, hidden[bounds[d] : bounds[d + 1]], shifts[d], moments[d])
-    weights = _domain_weights(bounds, sources, weighting, numbers, shifts, moments, scale, order)
-    directions = np.zeros((domains, order, units))
-    if between == POOLED:
-        value = _to_target(weights[:sources], shifts, moments, scale, order, directions)
-    elif between == PAIRS:
-        value = _all_pairs(weights, shifts, moments, scale, order, directions)
-    else:
-        value = _to_barycentre(weights, shifts, moments, scale, order, directions)
-    factors = np.full(order, strength)
+    weights = _domain_weights(bounds, sources, objective, shifts, moments)
+    shares = _shares(weights[: sources if between == POOLED else domains])
+    if between == BARYCENTRE:
+        _fill_barycentre(shares, shifts, moments, scale)
+    factors = _pair_factors(between, shares)
+    directions = np.zeros((domains + 1, order, units))
+    value, own, terms = 0.0, np.empty((order, units)), np.empty(order + 1)
+    for d in range(shares.shape[0]):
+        for e in range(d + 1, factors.shape[0]):
+            if factors[d, e] != 0.0:
+                value += factors[d, e] * _compare(shifts, moments, d, e, scale, order, own, terms)
+                _add_times(directions[d], factors[d, e], own)
+                _add_times(directions[e], -factors[d, e], own)
+    slopes = np.full(order, objective.weight)
     for d in range(domains):
         first, end = bounds[d], bounds[d + 1]
-        sample, out = hidden[first:end], delta[first:end]
-        write_gradient(objective, sample, shifts[d], moments[d], directions[d], factors, 1.0, out)
+        if between == BARYCENTRE:  # It moves with every domain.
+            _add_times(directions[d], shares[d], directions[domains])
+        write_gradient(
+            objective, hidden[first:end], shifts[d], moments[d], directions[d], slopes, 1.0, delta[first:end]
+        )
     return value
 
 
@@ -90,12 +95,19 @@ def _shares(weights: Array) -> Array:
 
 
 @inner
-def _of_different(shares: Array) -> float:
-    """Twice the sum over pairs of products of shares."""
-    whole = 1.0
+def _pair_factors(between: int, shares: Array) -> Array:
+    """How much the distance of each pair counts: of a source and the target, two domains, or one and the barycentre."""
+    count = shares.shape[0]
+    factors, whole = np.zeros((count + 1, count + 1)), 1.0
     for share in shares:
         whole -= share * share
-    return whole
+    for d in range(count):
+        if between == PAIRS:
+            for e in range(d + 1, count):
+                factors[d, e] = 2.0 * shares[d] * shares[e] / whole
+        else:
+            factors[d, count] = shares[d] if between == POOLED else shares[d] / whole
+    return factors
 
 
 @inner
@@ -113,27 +125,19 @@ def _compare(
 
 
 @inner
-def _domain_weights(
-    bounds: Array,
-    sources: int,
-    weighting: int,
-    numbers: Array,
-    shifts: Array,
-    moments: Array,
-    scale: float,
-    order: int,
-) -> Array:
+def _domain_weights(bounds: Array, sources: int, objective: Objective, shifts: Array, moments: Array) -> Array:
+    weighting = objective.weighting
     domains = bounds.shape[0] - 1
     weights = np.ones(domains)
     if weighting == SIZE:
         for d in range(domains):
             weights[d] = bounds[d + 1] - bounds[d]
     elif weighting == NUMBERS:
-        shares = _shares(numbers)
+        shares = _shares(objective.numbers)
         for s in range(sources):
             weights[s] = sources * shares[s]
     elif weighting == SIMILARITY:
-        _fill_nearness(weights, sources, shifts, moments, scale, order)
+        _fill_nearness(weights, sources, shifts, moments, objective.scale, objective.order)
     return weights
 
 
@@ -155,55 +159,6 @@ def _fill_nearness(weights: Array, sources: int, shifts: Array, moments: Array, 
         total += weights[s]
     for s in range(sources):
         weights[s] *= sources / total
-
-
-@inner
-def _to_target(weights: Array, shifts: Array, moments: Array, scale: float, order: int, directions: Array) -> float:
-    """Each source to the target, which stands after them."""
-    target = weights.shape[0]
-    between, terms = np.empty((order, shifts.shape[1])), np.empty(order + 1)
-    value, shares = 0.0, _shares(weights)
-    for s in range(target):
-        value += shares[s] * _compare(shifts, moments, s, target, scale, order, between, terms)
-        _add_times(directions[s], shares[s], between)
-        _add_times(directions[target], -shares[s], between)
-    return value
-
-
-@inner
-def _all_pairs(weights: Array, shifts: Array, moments: Array, scale: float, order: int, directions: Array) -> float:
-    domains = weights.shape[0]
-    between, terms = np.empty((order, shifts.shape[1])), np.empty(order + 1)
-    shares = _shares(weights)
-    whole = _of_different(shares)
-    value = 0.0
-    for d in range(domains):
-        for e in range(d + 1, domains):
-            factor = 2.0 * shares[d] * shares[e] / whole
-            value += factor * _compare(shifts, moments, d, e, scale, order, between, terms)
-            _add_times(directions[d], factor, between)
-            _add_times(directions[e], -factor, between)
-    return value
-
-
-@inner
-def _to_barycentre(weights: Array, shifts: Array, moments: Array, scale: float, order: int, directions: Array) -> float:
-    """Every domain to the mean of their moments, which is put after them as one more domain."""
-    domains = weights.shape[0]
-    between, terms = np.empty((order, shifts.shape[1])), np.empty(order + 1)
-    shares = _shares(weights)
-    _fill_barycentre(shares, shifts, moments, scale)
-    whole = _of_different(shares)
-    value = 0.0
-    pull = np.zeros((order, shifts.shape[1]))
-    for d in range(domains):
-        factor = shares[d] / whole
-        value += factor * _compare(shifts, moments, d, domains, scale, order, between, terms)
-        _add_times(directions[d], factor, between)
-        _add_times(pull, factor, between)
-    for d in range(domains):  # The barycentre moves with every domain.
-        _add_times(directions[d], -shares[d], pull)
-    return value
 
 
 @inner

@@ -12,30 +12,29 @@ a fit needs it, and :func:`run_epochs` is given its address. So a fit compiles o
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 
 from momentalign.moments.loops import compiled, inner
-from momentalign.training.distance_loops import ONE, Compared, dot
-from momentalign.training.kernels import MATRIX, VECTOR, kernel
+from momentalign.training.distance_loops import ONE, Compared, Objective, dot
+from momentalign.training.kernels import FLOATS, INTEGERS, MATRIX, VECTOR, WIDE, Array, kernel, named_tuple
 from momentalign.training.target_loss import FEWEST
-from momentalign.training.update_loops import Rule
+from momentalign.training.update_loops import WEIGHTS, Network, Rule, Weights, rates
 
 __all__ = [
+    "BATCHES",
+    "CODES",
     "Batches",
     "Kernels",
-    "Network",
-    "Sums",
-    "Weights",
     "evaluate",
     "no_sharpening",
     "run_epochs",
     "sharpening",
     "target_shares",
 ]
-Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
+
 TINY = 1e-30
 
 
@@ -63,40 +62,6 @@ class Batches(NamedTuple):
     labels: Array
 
 
-class Weights(NamedTuple):
-    """The weights of a network, or an array for each of them: all in one, and the parts.
-
-    Units are filled up with idle ones, whose weights and activations stay zero, to whole vector registers.
-    """
-
-    flat: Array
-    bottom: Array
-    bias: Array
-    top: Array
-    top_bias: Array
-    classifier: Array
-    classifier_bias: Array
-
-
-class Sums(NamedTuple):
-    """What an optimizer keeps for each weight: all in one, and that of the weights next to the inputs."""
-
-    flat: Array
-    bottom: Array
-
-
-class Network(NamedTuple):
-    """One network: weights, room for their gradients, and two sums per weight for the optimizer."""
-
-    weights: Weights
-    gradient: Weights
-    first: Sums
-    second: Sums
-    units: int
-    used: int
-    """How many of the weights are trained: without an adversarial distance not the domain classifier's."""
-
-
 class Kernels(NamedTuple):
     """Addresses of what a fit needs.
 
@@ -122,7 +87,7 @@ class Kernels(NamedTuple):
 
 
 CODES = types.Array(types.int32, 1, "C")
-SHARES = types.Array(types.float64, 1, "C")
+BATCHES = named_tuple(Batches, INTEGERS, INTEGERS, types.Array(types.int64, 2, "C"), types.int64, CODES)
 
 
 @compiled
@@ -130,7 +95,7 @@ def run_epochs(
     rows: Any,
     batches: Batches,
     network: Network,
-    objective: Any,
+    objective: Objective,
     compares: bool,
     sharpen: float,
     shares: Array,
@@ -156,55 +121,34 @@ def run_epochs(
             start, source = batches.starts[b], batches.sources[b]
             size = batches.starts[b + 1] - start if compares or sharpen > 0.0 else source
             hidden, delta = all_hidden[:size], all_delta[:size]
-            kernels.forward(rows, start, weights.bottom, weights.bias, hidden)
+            kernels.forward(rows, start, weights, hidden)
             sigmoid(hidden, active)
             for i in range(gradient.bottom.size, used):
                 gradient.flat[i] = 0.0
             if compares and size > source:
-                compared = Compared(
-                    hidden,
-                    delta,
-                    source,
-                    active,
-                    batches.bounds[b],
-                    batches.n_sources,
-                    weights.classifier,
-                    weights.classifier_bias,
-                    gradient.classifier,
-                    gradient.classifier_bias,
-                )
+                classifier = weights.classifier, weights.classifier_bias, gradient.classifier, gradient.classifier_bias
+                bounds = batches.bounds[b]
+                compared = Compared(hidden, delta, source, active, bounds, batches.n_sources, *classifier)
                 total_distance += kernels.distance(objective, compared)
             else:
                 for i in range(size):
                     for u in range(units):
                         delta[i, u] = 0.0
             labels = batches.labels[start : start + source]
-            total_loss += cross_entropy(
-                hidden, labels, weights.top, weights.top_bias, delta, gradient.top, gradient.top_bias
-            )
+            total_loss += cross_entropy(hidden[:source], labels, delta, weights, gradient)
             if size > source:
-                kernels.sharpen(
-                    sharpen,
-                    shares,
-                    hidden[source:],
-                    delta[source:],
-                    weights.top,
-                    weights.top_bias,
-                    gradient.top,
-                    gradient.top_bias,
-                )
+                kernels.sharpen(sharpen, shares, hidden[source:], delta[source:], weights, gradient)
             through_sigmoid(hidden, delta, gradient.bias)
             updates += 1
-            begin = kernels.descend(
-                rows, b, start, delta, weights.bottom, gradient.bottom, first.bottom, second.bottom, rule, updates
-            )
+            rate, other = rates(rule, updates)
+            begin = kernels.descend(rows, b, start, delta, network, rule.kind, rate, other)
             kernels.step(
                 weights.flat[begin:used],
                 gradient.flat[begin:used],
                 first.flat[begin:used],
                 second.flat[begin:used],
-                rule,
-                updates,
+                rate,
+                other,
             )
         figures[epoch, 0], figures[epoch, 1] = total_loss / count, total_distance / count
     return updates
@@ -220,9 +164,9 @@ def target_shares(rows: Any, batches: Batches, weights: Weights, active: int, fo
         first, end = batches.starts[b] + batches.sources[b], batches.starts[b + 1]
         hidden = np.empty((end - first, weights.bias.shape[0]), np.float32)
         logarithms = np.empty((end - first, shares.shape[0]))
-        forward(rows, first, weights.bottom, weights.bias, hidden)
+        forward(rows, first, weights, hidden)
         sigmoid(hidden, active)
-        log_probabilities(hidden, weights.top, weights.top_bias, logarithms)
+        log_probabilities(hidden, weights, logarithms)
         for i in range(end - first):
             for k in range(shares.shape[0]):
                 shares[k] += math.exp(logarithms[i, k])
@@ -241,9 +185,9 @@ def evaluate(rows: Any, labels: Array, weights: Weights, active: int, forward: A
     for first in range(0, count, chunk):
         size = min(chunk, count - first)
         hidden, logarithms = all_hidden[:size], all_logarithms[:size]
-        forward(rows, first, weights.bottom, weights.bias, hidden)
+        forward(rows, first, weights, hidden)
         sigmoid(hidden, active)
-        log_probabilities(hidden, weights.top, weights.top_bias, logarithms)
+        log_probabilities(hidden, weights, logarithms)
         for i in range(size):
             best = 0
             for k in range(1, classes):
@@ -287,37 +231,38 @@ def _exponential(value: Any) -> Any:
     return series * np.float64(np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32))
 
 
-@kernel(types.float64(MATRIX, CODES, MATRIX, VECTOR, MATRIX, MATRIX, VECTOR))
-def cross_entropy(
-    hidden: Array,
-    labels: Array,
-    top: Array,
-    top_bias: Array,
-    delta: Array,
-    top_gradient: Array,
-    top_bias_gradient: Array,
-) -> float:
+@kernel(types.float64(MATRIX, CODES, MATRIX, WEIGHTS, WEIGHTS))
+def cross_entropy(hidden: Array, labels: Array, delta: Array, weights: Weights, gradient: Weights) -> float:
     """Return the mean cross-entropy; add its gradients to `delta` (activations) and to those of the top layer."""
-    classes, units, source = top.shape[0], top.shape[1], labels.shape[0]
-    logarithms = np.empty((source, classes))
-    log_probabilities(hidden[:source], top, top_bias, logarithms)
+    rows, classes = hidden.shape[0], weights.top.shape[0]
+    logarithms, errors = np.empty((rows, classes)), np.empty((rows, classes), np.float32)
+    log_probabilities(hidden, weights, logarithms)
     loss = 0.0
-    for i in range(source):
-        activation, out = hidden[i], delta[i]
+    for i in range(rows):
         loss -= logarithms[i, labels[i]]
         for k in range(classes):
-            error = np.float32((math.exp(logarithms[i, k]) - (k == labels[i])) / source)
-            top_bias_gradient[k] += error
-            line, gradient = top[k], top_gradient[k]
-            for u in range(units):
+            errors[i, k] = (math.exp(logarithms[i, k]) - (k == labels[i])) / rows
+    add_errors(errors, hidden, delta, weights, gradient)
+    return float(loss / rows)
+
+
+@kernel(types.void(MATRIX, MATRIX, MATRIX, WEIGHTS, WEIGHTS))
+def add_errors(errors: Array, hidden: Array, delta: Array, weights: Weights, gradient: Weights) -> None:
+    """Add what the slopes at the outputs (rows, classes) give to the gradients of activations and of the top layer."""
+    for i in range(errors.shape[0]):
+        activation, out = hidden[i], delta[i]
+        for k in range(errors.shape[1]):
+            error, line, slopes = errors[i, k], weights.top[k], gradient.top[k]
+            gradient.top_bias[k] += error
+            for u in range(activation.shape[0]):
                 out[u] += error * line[u]
-                gradient[u] += error * activation[u]
-    return float(loss / source)
+                slopes[u] += error * activation[u]
 
 
-@kernel(types.void(MATRIX, MATRIX, VECTOR, types.Array(types.float64, 2, "C")))
-def log_probabilities(hidden: Array, top: Array, top_bias: Array, logarithms: Array) -> None:
+@kernel(types.void(MATRIX, WEIGHTS, WIDE))
+def log_probabilities(hidden: Array, weights: Weights, logarithms: Array) -> None:
     """Fill the logarithms of the probabilities of each class (rows, classes)."""
+    top, top_bias = weights.top, weights.top_bias
     classes = top.shape[0]
     for i in range(hidden.shape[0]):
         activation, out = hidden[i], logarithms[i]
@@ -334,41 +279,26 @@ def log_probabilities(hidden: Array, top: Array, top_bias: Array, logarithms: Ar
             out[k] -= normalizer
 
 
-sharpen = kernel(types.void(types.float64, SHARES, MATRIX, MATRIX, MATRIX, VECTOR, MATRIX, VECTOR))
+sharpen = kernel(types.void(types.float64, FLOATS, MATRIX, MATRIX, WEIGHTS, WEIGHTS))
 
 
 @sharpen
 def no_sharpening(
-    _weight: float,
-    _shares: Array,
-    _hidden: Array,
-    _delta: Array,
-    _top: Array,
-    _top_bias: Array,
-    _top_gradient: Array,
-    _top_bias_gradient: Array,
+    _weight: float, _shares: Array, _hidden: Array, _delta: Array, _weights: Weights, _gradient: Weights
 ) -> None:
     """Stand in where nothing is sharpened."""
 
 
 @sharpen
-def sharpening(
-    weight: float,
-    shares: Array,
-    hidden: Array,
-    delta: Array,
-    top: Array,
-    top_bias: Array,
-    top_gradient: Array,
-    top_bias_gradient: Array,
-) -> None:
+def sharpening(weight: float, shares: Array, hidden: Array, delta: Array, weights: Weights, gradient: Weights) -> None:
     """Add the gradients of :func:`~momentalign.training.target_loss.target_loss`, weighted.
 
     They go to those of the activations of target rows and to those of the top layer.
     """
-    rows, units, classes = hidden.shape[0], hidden.shape[1], top.shape[0]
+    rows, classes = hidden.shape[0], weights.top.shape[0]
     logarithms, slopes = np.empty((rows, classes)), np.empty(classes)
-    log_probabilities(hidden, top, top_bias, logarithms)
+    errors = np.empty((rows, classes), np.float32)
+    log_probabilities(hidden, weights, logarithms)
     for k in range(classes):
         mean = 0.0
         for i in range(rows):
@@ -380,15 +310,10 @@ def sharpening(
             probability = math.exp(logarithms[i, k])
             entropy -= probability * logarithms[i, k]
             slope += probability * slopes[k]
-        activation, out = hidden[i], delta[i]
         for k in range(classes):
             change = slopes[k] - slope - logarithms[i, k] - entropy
-            error = np.float32(weight / rows * math.exp(logarithms[i, k]) * change)
-            top_bias_gradient[k] += error
-            line, gradient = top[k], top_gradient[k]
-            for u in range(units):
-                out[u] += error * line[u]
-                gradient[u] += error * activation[u]
+            errors[i, k] = weight / rows * math.exp(logarithms[i, k]) * change
+    add_errors(errors, hidden, delta, weights, gradient)
 
 
 @kernel(types.void(MATRIX, MATRIX, VECTOR))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numba import types
@@ -10,11 +10,9 @@ from numba import types
 from momentalign.discrepancies.mmd import MEDIAN_ROWS
 from momentalign.moments.loops import inner
 from momentalign.training.distance_loops import HALF, ONE, Compared, Objective, distance, dot
-from momentalign.training.kernels import MATRIX, kernel
+from momentalign.training.kernels import MATRIX, Array, kernel
 
 __all__ = ["mmd"]
-
-Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 
 
 @distance

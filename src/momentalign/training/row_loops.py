@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 
 from momentalign.moments.loops import compiled
-from momentalign.training.kernels import MATRIX, VECTOR, kernel, named_tuple
+from momentalign.training.kernels import INTEGERS, MATRIX, VECTOR, Array, kernel, named_tuple
 from momentalign.training.update_loops import (
     ADADELTA,
     EPSILON,
-    RULE,
+    NETWORK,
     SGD,
-    Rule,
-    by_adadelta,
-    by_adam,
-    by_sgd,
-    corrected_rate,
-    decayed_rate,
+    WEIGHTS,
+    Network,
+    Weights,
+    adadelta,
+    adam,
+    sgd,
 )
 
 __all__ = [
+    "DENSE",
+    "SPARSE",
     "DenseRows",
     "SparseRows",
     "descend_adagrad_sparse",
@@ -32,8 +34,6 @@ __all__ = [
     "forward_sparse",
     "nonzeros",
 ]
-
-Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32 and whole numbers
 
 
 class DenseRows(NamedTuple):
@@ -53,22 +53,17 @@ class SparseRows(NamedTuple):
     column_values: Array
 
 
-DENSE = named_tuple(DenseRows, types.Array(types.float32, 2, "C"))
-SPARSE = named_tuple(
-    SparseRows,
-    types.Array(types.int64, 1, "C"),
-    types.Array(types.int32, 1, "C"),
-    VECTOR,
-    types.Array(types.int64, 2, "C"),
-    types.Array(types.int32, 1, "C"),
-    VECTOR,
-)
-DESCEND = (types.int64, types.int64, MATRIX, MATRIX, MATRIX, MATRIX, MATRIX, RULE, types.int64)
+INDICES = types.Array(types.int32, 1, "C")
+DENSE = named_tuple(DenseRows, MATRIX)
+SPARSE = named_tuple(SparseRows, INTEGERS, INDICES, VECTOR, types.Array(types.int64, 2, "C"), INDICES, VECTOR)
+FORWARD = (types.int64, WEIGHTS, MATRIX)
+DESCEND = (types.int64, types.int64, MATRIX, NETWORK, types.int64, types.float32, types.float32)
 
 
-@kernel(types.void(DENSE, types.int64, MATRIX, VECTOR, MATRIX))
-def forward_dense(rows: DenseRows, first: int, weight: Array, bias: Array, hidden: Array) -> None:
+@kernel(types.void(DENSE, *FORWARD))
+def forward_dense(rows: DenseRows, first: int, weights: Weights, hidden: Array) -> None:
     """Fill `hidden` with what enters the sigmoid, for the rows from `first` on, four inputs at a time."""
+    weight, bias = weights.bottom, weights.bias
     inputs, units = weight.shape
     for i in range(hidden.shape[0]):
         row, out = rows.values[first + i], hidden[i]
@@ -88,10 +83,11 @@ def forward_dense(rows: DenseRows, first: int, weight: Array, bias: Array, hidde
             j += 1
 
 
-@kernel(types.void(SPARSE, types.int64, MATRIX, VECTOR, MATRIX))
-def forward_sparse(rows: SparseRows, first: int, weight: Array, bias: Array, hidden: Array) -> None:
+@kernel(types.void(SPARSE, *FORWARD))
+def forward_sparse(rows: SparseRows, first: int, weights: Weights, hidden: Array) -> None:
     """The same, eight entries at a time."""
-    units, indices, values = weight.shape[1], rows.indices, rows.values
+    weight, bias, indices, values = weights.bottom, weights.bias, rows.indices, rows.values
+    units = weight.shape[1]
     for i in range(hidden.shape[0]):
         out = hidden[i]
         for u in range(units):
@@ -117,18 +113,10 @@ def forward_sparse(rows: SparseRows, first: int, weight: Array, bias: Array, hid
 
 @kernel(types.int64(DENSE, *DESCEND))
 def descend_dense(
-    rows: DenseRows,
-    batch: int,  # noqa: ARG001
-    first: int,
-    delta: Array,
-    weight: Array,  # noqa: ARG001
-    gradient: Array,
-    first_sums: Array,  # noqa: ARG001
-    second_sums: Array,  # noqa: ARG001
-    rule: Rule,  # noqa: ARG001
-    updates: int,  # noqa: ARG001
+    rows: DenseRows, _batch: int, first: int, delta: Array, network: Network, _rule: int, _rate: Any, _other: Any
 ) -> int:
     """Fill in the gradient of the bottom weights, four rows at a time; all weights are then still to be updated."""
+    gradient = network.gradient.bottom
     values, size = rows.values, delta.shape[0]
     inputs, units = gradient.shape
     gradient[:] = np.float32(0.0)
@@ -155,16 +143,7 @@ def descend_dense(
 
 @kernel(types.int64(SPARSE, *DESCEND))
 def descend_sparse(
-    rows: SparseRows,
-    batch: int,
-    first: int,  # noqa: ARG001
-    delta: Array,
-    weight: Array,
-    gradient: Array,  # noqa: ARG001
-    first_sums: Array,
-    second_sums: Array,
-    rule: Rule,
-    updates: int,
+    rows: SparseRows, batch: int, _first: int, delta: Array, network: Network, rule: int, rate: Any, other: Any
 ) -> int:
     """Update each bottom weight with its gradient, from its column of the batch, by any rule but Adagrad's.
 
@@ -172,9 +151,8 @@ def descend_sparse(
     Returns where the weights that are still to be updated begin.
     """
     pointers, column_rows, values = rows.column_pointers[batch], rows.column_rows, rows.column_values
+    weight, first_sums, second_sums = network.weights.bottom, network.first.bottom, network.second.bottom
     size = delta.shape[0]
-    decayed, momentum = decayed_rate(rule, updates), np.float32(rule.momentum)
-    rate, correction = corrected_rate(rule, updates)
     inputs, units = weight.shape
     line = np.empty(units, np.float32)
     for j in range(inputs):
@@ -193,35 +171,26 @@ def descend_sparse(
             for u in range(units):
                 line[u] += x * d[u]
             p += 1
-        if rule.kind == ADADELTA:
-            by_adadelta(weight[j], line, first_sums[j], second_sums[j], decayed)
-        elif rule.kind == SGD:
-            by_sgd(weight[j], line, first_sums[j], decayed, momentum)
+        if rule == ADADELTA:
+            adadelta(weight[j], line, first_sums[j], second_sums[j], rate, other)
+        elif rule == SGD:
+            sgd(weight[j], line, first_sums[j], second_sums[j], rate, other)
         else:
-            by_adam(weight[j], line, first_sums[j], second_sums[j], rate, correction)
+            adam(weight[j], line, first_sums[j], second_sums[j], rate, other)
     return int(weight.size)
 
 
 @kernel(types.int64(SPARSE, *DESCEND))
 def descend_adagrad_sparse(
-    rows: SparseRows,
-    batch: int,
-    first: int,  # noqa: ARG001
-    delta: Array,
-    weight: Array,
-    gradient: Array,  # noqa: ARG001
-    first_sums: Array,
-    second_sums: Array,  # noqa: ARG001
-    rule: Rule,
-    updates: int,
+    rows: SparseRows, batch: int, _first: int, delta: Array, network: Network, _rule: int, rate: Any, _other: Any
 ) -> int:
     """The same for Adagrad, which does not move without a gradient: inputs that are zero in the batch are skipped.
 
     The last four entries of a column, for most words all there are, go into the update without being stored.
     """
     pointers, column_rows, values = rows.column_pointers[batch], rows.column_rows, rows.column_values
+    weight, sums = network.weights.bottom, network.first.bottom
     size = delta.shape[0]
-    rate = decayed_rate(rule, updates)
     inputs, units = weight.shape
     line = np.empty(units, np.float32)
     for j in range(inputs):
@@ -245,7 +214,7 @@ def descend_adagrad_sparse(
         x2 = values[p2] if p + 2 < end else np.float32(0.0)
         x3 = values[p3] if p + 3 < end else np.float32(0.0)
         d0, d1, d2, d3 = delta[column_rows[p]], delta[column_rows[p1]], delta[column_rows[p2]], delta[column_rows[p3]]
-        w, q = weight[j], first_sums[j]
+        w, q = weight[j], sums[j]
         for u in range(units):
             g = line[u] + ((x0 * d0[u] + x1 * d1[u]) + (x2 * d2[u] + x3 * d3[u]))
             q[u] += g * g

@@ -1,7 +1,7 @@
 """Many shallow networks in one call: epochs, early stopping and history of each (Algorithm 1).
 
 A sweep is the primitive. Grids, repetitions and selection are stacks; one network is a stack of one.
-A network trained in a stack is the network trained alone.
+A network trained in a stack is the network trained alone. The task and the config choose the engine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 from momentalign.errors import DivergedError, InvalidInputError
 from momentalign.networks.shallow import Layer
 from momentalign.progress import EpochReport
-from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, is_compilable
+from momentalign.training.compiled_engine import CompiledEngine, CompiledTask, compile_loops, known_distance
 from momentalign.training.config import (
     Engine,
     EpochFigures,
@@ -27,15 +27,22 @@ from momentalign.training.config import (
     TrainedNetwork,
     TrainingConfig,
     ValidationFigures,
+    count_batches,
 )
 from momentalign.training.torch_engine import BatchedEngine, one_thread
 
-__all__ = ["as_arrays", "compile_ahead", "run_engine", "train_stack"]
+__all__ = ["as_arrays", "compile_ahead", "has_loops", "is_compiled", "run_engine", "train_stack"]
 
 # A training with a loss or a weight beyond this, or one that is NaN, has diverged.
 LARGEST_LOSS = 1e12
 # Few enough that a progress bar moves.
 EPOCHS_AT_ONCE = 50
+# Compiling takes some seconds, once on a machine. What plain torch does in less than this many seconds is left to it.
+WORTH_COMPILING = 0.8
+SECONDS_PER_UPDATE = 1e-3
+SECONDS_PER_PRODUCT = 3e-10
+# A training that may stop early is expected to take so many times its patience.
+EPOCHS_PER_PATIENCE = 30
 
 
 def train_stack(
@@ -66,6 +73,7 @@ def train_stack(
     """
     if not specs:
         raise InvalidInputError("a stack needs at least one spec; give one NetworkSpec per network.")
+    config = config.for_rows(task.source)
 
     def train(config: TrainingConfig, own: Sequence[NetworkSpec]) -> list[TrainedNetwork]:
         return _train_phase(task, config, own, device=device, n_jobs=n_jobs, progress=progress)
@@ -105,20 +113,57 @@ def _train_phase(
     progress: Callable[[EpochReport], None] | None,
 ) -> list[TrainedNetwork]:
     """Train networks that sharpen from the first update, or never."""
-    if device != "cpu" or not is_compilable(task, config, specs):
+    if not is_compiled(task, config, specs, device):
         return run_engine(BatchedEngine(task, config, specs, device=device), task, config, specs, progress)
-    compile_loops(task, config, specs)
     laid_out = CompiledTask(task, config)
-    engines = [CompiledEngine(laid_out, task, config, [spec]) for spec in specs]
+    # Their loops are compiled here: only the main thread hears a ^C.
+    engines = [CompiledEngine(laid_out, task, config, spec) for spec in specs]
     calls = [
         delayed(run_engine)(engine, task, config, [spec], progress) for engine, spec in zip(engines, specs, strict=True)
     ]
     return [network for (network,) in Parallel(n_jobs=n_jobs, prefer="threads", require="sharedmem")(calls)]
 
 
+def is_compiled(
+    task: Task,
+    config: TrainingConfig,
+    specs: Sequence[NetworkSpec],
+    device: str,
+    *,
+    domain_rows: Sequence[int] | None = None,
+) -> bool:
+    """Whether compiled loops train a stack: they know how, and it is long enough to be worth a first compilation.
+
+    The answer depends on the task and the config, not on what has been compiled before nor on the number of
+    networks: the same training gives the same bits on a fresh machine and in any stack. `domain_rows` are the numbers
+    of rows of all domains where `task` does not hold them.
+    """
+    rows = task.domain_rows if domain_rows is None else domain_rows
+    worth = config.compiled
+    if worth is None:
+        worth = _expected_seconds(config, rows, task.source.shape[1]) > WORTH_COMPILING
+    return device == "cpu" and worth and all(has_loops(task, config, spec) for spec in specs)
+
+
+def has_loops(task: Task, config: TrainingConfig, spec: NetworkSpec) -> bool:
+    """Whether the compiled loops know how to train a network: one hidden layer, classes, and its distance."""
+    return len(config.hidden) == 1 and config.loss == "cross_entropy" and known_distance(task, spec) is not None
+
+
+def _expected_seconds(config: TrainingConfig, domain_rows: Sequence[int], inputs: int) -> float:
+    """About how long torch would take."""
+    epochs = config.max_epochs
+    if config.patience is not None:
+        epochs = min(epochs, EPOCHS_PER_PATIENCE * config.patience)
+    updates = max(count_batches(rows, config.batch_size) for rows in domain_rows)
+    products = sum(domain_rows) * inputs * config.hidden[0]
+    return epochs * (updates * SECONDS_PER_UPDATE + float(products) * SECONDS_PER_PRODUCT)
+
+
 def compile_ahead(task: Task, config: TrainingConfig, specs: Sequence[NetworkSpec], *, device: str = "cpu") -> None:
     """Compile here what :func:`train_stack` is about to run on other threads: only the main thread hears a ^C."""
-    if device == "cpu" and is_compilable(task, config, specs):
+    if is_compiled(task, config, specs, device):
+        config = config.for_rows(task.source)
         first_phases = [replace(spec, sharpen=0.0) for spec in specs if spec.sharpen]
         compile_loops(task, config, [*first_phases, *specs])
 

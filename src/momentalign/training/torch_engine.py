@@ -25,6 +25,7 @@ from momentalign.errors import InvalidInputError
 from momentalign.networks.shallow import Layer, Matrix
 from momentalign.training.config import (
     Distance,
+    Engine,
     EpochFigures,
     LossName,
     NetworkSpec,
@@ -43,15 +44,12 @@ __all__ = [
     "BatchedEngine",
     "StackDistance",
     "TorchEngine",
-    "absolute_error",
     "cross_entropy",
-    "huber_error",
     "make_optimizer",
     "one_thread",
     "open_device",
     "own_distances",
     "own_settings",
-    "squared_error",
     "stack_weights",
 ]
 
@@ -74,7 +72,7 @@ class Batch(NamedTuple):
     sizes: tuple[list[int], list[int]] | None = None
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """A stack of networks trained with torch: loss, distance and gradient step; subclasses lay out rows and weights.
 
     `specs` are those of all networks that are computed, in the order of the values that losses and distances have.
@@ -91,7 +89,7 @@ class TorchEngine:
         # Products of stacked and of single networks are rounded differently; in float64 nobody can tell.
         self._dtype = dtype or (torch.float64 if self._device.type == "cpu" else torch.float32)
         self._config, self._specs = config, own_distances(specs)
-        self._loss, self._accuracy = LOSSES[config.loss]
+        self._loss = LOSSES[config.loss]
         self._updates, self._rate = 0, config.optimizer.rate
 
     def _start(self, parameters: list[Tensor]) -> None:
@@ -155,7 +153,11 @@ class TorchEngine:
         with own_settings(self._device), torch.no_grad():
             rows, labels = self._held_out()
             found = self._outputs(self._hidden(rows))
-            figures = torch.stack([self._loss(found, labels).double(), self._accuracy(found, labels).double()])
+            loss = self._loss(found, labels).double()
+            accuracy = torch.full_like(loss, torch.nan)
+            if self._config.loss == "cross_entropy":
+                accuracy = (found.argmax(-1) == labels).double().mean(-1)
+            figures = torch.stack([loss, accuracy])
         return ValidationFigures(*figures.cpu().numpy()[:, self._shown])
 
     def _cut(self, cut: Callable[[int, Tensor], Tensor]) -> None:
@@ -384,14 +386,12 @@ class _Group:
 
 
 def own_distances(specs: Sequence[NetworkSpec]) -> list[NetworkSpec]:
-    """Return the networks with copies of the distances that are called one by one: some learn from what they are given.
+    """Return the networks with copies of their distances: some learn from what they are given.
 
     So a network in a stack is the network alone, and training changes no object of the caller's.
     """
     return [
-        replace(spec, distance=deepcopy(spec.distance))
-        if isinstance(spec.distance, nn.Module) and _stack_key(spec.distance) is None
-        else spec
+        replace(spec, distance=deepcopy(spec.distance)) if isinstance(spec.distance, nn.Module) else spec
         for spec in specs
     ]
 
@@ -462,42 +462,29 @@ def cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
     return (outputs.logsumexp(-1) - chosen).mean(-1)
 
 
-def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Mean squared error of outputs (stack, rows, outputs) against targets (rows, outputs), one mean per network."""
-    return (outputs - targets).square().mean((-2, -1))
-
-
-def absolute_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Mean absolute error of outputs (stack, rows, outputs) against targets (rows, outputs), one mean per network."""
-    return (outputs - targets).abs().mean((-2, -1))
-
-
-def huber_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    r"""Mean of Huber's function of the errors of outputs (stack, rows, outputs) against targets (rows, outputs).
+def huber(differences: Tensor) -> Tensor:
+    r"""Return Huber's function of each difference, the square with a slope that stops growing.
 
     It is :math:`r^2` for :math:`|r| \le \delta` and :math:`\delta (2 |r| - \delta)` beyond, with :math:`\delta` =
-    ``HUBER_DELTA``: the squared difference with a slope that stops growing (Huber 1964, twice his function).
+    ``HUBER_DELTA`` (Huber 1964, twice his function).
     """
-    size = (outputs - targets).abs()
+    size = differences.abs()
     within = size.clamp(max=HUBER_DELTA)
-    return (within * (2.0 * size - within)).mean((-2, -1))
+    return within * (2.0 * size - within)
 
 
-def _accuracy(outputs: Tensor, labels: Tensor) -> Tensor:
-    return (outputs.argmax(-1) == labels).double().mean(-1)
+def _mean_of(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """The mean of a function of outputs (stack, rows, outputs) minus targets (rows, outputs), one per network."""
+    return lambda outputs, targets: function(outputs - targets).mean((-2, -1))
 
 
-def _no_accuracy(outputs: Tensor, targets: Tensor) -> Tensor:  # noqa: ARG001
-    return outputs.new_full(outputs.shape[:1], torch.nan)
-
-
-LOSSES: dict[LossName, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "cross_entropy": (cross_entropy, _accuracy),
-    "squared": (squared_error, _no_accuracy),
-    "absolute": (absolute_error, _no_accuracy),
-    "huber": (huber_error, _no_accuracy),
+LOSSES: dict[LossName, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross_entropy": cross_entropy,
+    "squared": _mean_of(torch.square),
+    "absolute": _mean_of(torch.abs),
+    "huber": _mean_of(huber),
 }
-"""What is minimised on the source, and what says how often it is right."""
+"""What is minimised on the source."""
 
 
 def make_optimizer(optimizer: Optimizer, parameters: list[Tensor]) -> torch.optim.Optimizer:

@@ -1,43 +1,68 @@
-"""Compiled loops that update weights by their gradients, Eqs. (25) to (27): a kernel for each rule."""
+"""The weights of a network as the compiled loops have them, and the rules that update them, Eqs. (25) to (27)."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 
 from momentalign.moments.loops import inner
-from momentalign.training.kernels import VECTOR, kernel, named_tuple
+from momentalign.training.kernels import MATRIX, VECTOR, Array, kernel, named_tuple
 
 __all__ = [
-    "ADADELTA",
-    "EPSILON",
+    "ADAGRAD",
+    "NETWORK",
     "RULE",
     "RULES",
-    "SGD",
     "STEPS",
+    "WEIGHTS",
+    "Network",
     "Rule",
-    "by_adadelta",
-    "by_adam",
-    "by_sgd",
-    "corrected_rate",
-    "decayed_rate",
+    "Weights",
+    "adadelta",
+    "adam",
+    "sgd",
 ]
 
-Array: TypeAlias = Any  # a numpy array; the loops are compiled for float32
-
 ONE = np.float32(1.0)
-RULES = {"adagrad": 0, "adadelta": 1, "sgd": 2, "adam": 3}
-_, ADADELTA, SGD, ADAM = RULES.values()
+RULES = ("adagrad", "adadelta", "sgd", "adam")
+ADAGRAD, ADADELTA, SGD, ADAM = range(4)
 EPSILON = np.float32(1e-8)
 RHO = np.float32(0.95)
 BETA_1, BETA_2 = 0.9, 0.999
 
 
+class Weights(NamedTuple):
+    """The weights of a network, or an array for each of them: all in one, and the parts.
+
+    Units are filled up with idle ones, whose weights and activations stay zero, to whole vector registers.
+    """
+
+    flat: Array
+    bottom: Array
+    bias: Array
+    top: Array
+    top_bias: Array
+    classifier: Array
+    classifier_bias: Array
+
+
+class Network(NamedTuple):
+    """One network: weights, room for their gradients, and two sums per weight for the optimizer."""
+
+    weights: Weights
+    gradient: Weights
+    first: Weights
+    second: Weights
+    units: int
+    used: int
+    """How many of the weights are trained: without an adversarial distance not the domain classifier's."""
+
+
 class Rule(NamedTuple):
-    """How weights are updated, Eqs. (25) to (27): one of ``RULES`` and its numbers."""
+    """How weights are updated: an index into ``RULES`` and its numbers."""
 
     kind: int
     rate: float
@@ -45,40 +70,22 @@ class Rule(NamedTuple):
     decay: float
 
 
+WEIGHTS = named_tuple(Weights, VECTOR, MATRIX, VECTOR, MATRIX, VECTOR, VECTOR, VECTOR)
+NETWORK = named_tuple(Network, WEIGHTS, WEIGHTS, WEIGHTS, WEIGHTS, types.int64, types.int64)
 RULE = named_tuple(Rule, types.int64, types.float64, types.float64, types.float64)
-step = kernel(types.void(VECTOR, VECTOR, VECTOR, VECTOR, RULE, types.int64))
-
-
-@step
-def step_adagrad(values: Array, gradient: Array, first: Array, _second: Array, rule: Rule, update: int) -> None:
-    """Update weights in place by their gradient; `first` and `second` are the sums that the rule keeps."""
-    by_adagrad(values, gradient, first, decayed_rate(rule, update))
-
-
-@step
-def step_adadelta(values: Array, gradient: Array, first: Array, second: Array, rule: Rule, update: int) -> None:
-    """The same by Eq. (27)."""
-    by_adadelta(values, gradient, first, second, decayed_rate(rule, update))
-
-
-@step
-def step_sgd(values: Array, gradient: Array, first: Array, _second: Array, rule: Rule, update: int) -> None:
-    """The same with momentum."""
-    by_sgd(values, gradient, first, decayed_rate(rule, update), np.float32(rule.momentum))
-
-
-@step
-def step_adam(values: Array, gradient: Array, first: Array, second: Array, rule: Rule, update: int) -> None:
-    """The same by running means of gradients and of their squares."""
-    rate, correction = corrected_rate(rule, update)
-    by_adam(values, gradient, first, second, rate, correction)
-
-
-STEPS = {"adagrad": step_adagrad, "adadelta": step_adadelta, "sgd": step_sgd, "adam": step_adam}
 
 
 @inner
-def by_adagrad(values: Array, gradient: Array, first: Array, rate: float) -> None:
+def rates(rule: Rule, update: int) -> tuple[Any, Any]:
+    """Return the learning rate of an update, and the momentum of SGD or the second bias correction of Adam."""
+    if rule.kind == ADAM:
+        return np.float32(rule.rate / (1.0 - BETA_1**update)), np.float32(math.sqrt(1.0 - BETA_2**update))
+    return np.float32(rule.rate / (1.0 + rule.decay * (update - 1))), np.float32(rule.momentum)
+
+
+@inner
+def adagrad(values: Array, gradient: Array, first: Array, _second: Array, rate: Any, _other: Any) -> None:
+    """Update weights in place by Eq. (26); `first` and `second` are the sums that a rule keeps."""
     for u in range(values.shape[0]):
         g = gradient[u]
         first[u] += g * g
@@ -86,8 +93,8 @@ def by_adagrad(values: Array, gradient: Array, first: Array, rate: float) -> Non
 
 
 @inner
-def by_adadelta(values: Array, gradient: Array, first: Array, second: Array, rate: Any) -> None:
-    """Update some weights by Eq. (27)."""
+def adadelta(values: Array, gradient: Array, first: Array, second: Array, rate: Any, _other: Any) -> None:
+    """Update weights in place by Eq. (27)."""
     for u in range(values.shape[0]):
         g = gradient[u]
         first[u] = RHO * first[u] + (ONE - RHO) * g * g
@@ -97,16 +104,16 @@ def by_adadelta(values: Array, gradient: Array, first: Array, second: Array, rat
 
 
 @inner
-def by_sgd(values: Array, gradient: Array, first: Array, rate: Any, momentum: Any) -> None:
-    """Update some weights with momentum."""
+def sgd(values: Array, gradient: Array, first: Array, _second: Array, rate: Any, momentum: Any) -> None:
+    """Update weights in place with momentum."""
     for u in range(values.shape[0]):
         first[u] = momentum * first[u] + gradient[u]
         values[u] -= rate * first[u]
 
 
 @inner
-def by_adam(values: Array, gradient: Array, first: Array, second: Array, rate: Any, correction: Any) -> None:
-    """Update some weights by running means of gradients and of their squares."""
+def adam(values: Array, gradient: Array, first: Array, second: Array, rate: Any, correction: Any) -> None:
+    """Update weights in place by running means of gradients and of their squares."""
     for u in range(values.shape[0]):
         g = gradient[u]
         first[u] = np.float32(BETA_1) * first[u] + np.float32(1.0 - BETA_1) * g
@@ -114,13 +121,5 @@ def by_adam(values: Array, gradient: Array, first: Array, second: Array, rate: A
         values[u] -= rate * first[u] / (np.sqrt(second[u]) / correction + EPSILON)
 
 
-@inner
-def decayed_rate(rule: Rule, update: int) -> Any:
-    """Return the learning rate of this update."""
-    return np.float32(rule.rate / (1.0 + rule.decay * (update - 1)))
-
-
-@inner
-def corrected_rate(rule: Rule, update: int) -> tuple[Any, Any]:
-    """Return the learning rate of this update and the second bias correction of Adam."""
-    return np.float32(rule.rate / (1.0 - BETA_1**update)), np.float32(math.sqrt(1.0 - BETA_2**update))
+STEP = kernel(types.void(VECTOR, VECTOR, VECTOR, VECTOR, types.float32, types.float32))
+STEPS = STEP(adagrad), STEP(adadelta), STEP(sgd), STEP(adam)

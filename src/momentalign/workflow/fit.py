@@ -13,7 +13,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
 from momentalign.estimators.auto import AutoClassifier
@@ -26,6 +25,7 @@ from momentalign.tables.encoders import column_numbers, kind_of
 from momentalign.tables.preprocess import Preprocessor
 from momentalign.tables.read import read_table
 from momentalign.tables.table import Table, quoted
+from momentalign.training.config import Optimizer
 from momentalign.validation import (
     check_choice,
     check_device,
@@ -280,12 +280,11 @@ def _settings(X: Any, X_target: Any, max_epochs: int | None) -> dict[str, Any]:
     fraction = min(_HELD_OUT, _MOST_HELD_OUT / rows)
     updates = math.ceil(max((1.0 - fraction) * rows, target_rows) / _BATCH)
     epochs = min(max(math.ceil(_UPDATES / updates), _FEWEST_EPOCHS), _MOST_EPOCHS)
-    # Sparse rows as in the paper's reviews; on dense ones Adam is as good in a fraction of the epochs.
-    optimizer = ("adagrad", 0.01) if sparse.issparse(X) else ("adam", 0.003)
+    optimizer = Optimizer(by_rows=True).for_rows(X)
     return {
         "hidden": (_HIDDEN,),
-        "optimizer": optimizer[0],
-        "learning_rate": optimizer[1],
+        "optimizer": optimizer.name,
+        "learning_rate": optimizer.rate,
         "batch_size": _BATCH,
         "max_epochs": epochs if max_epochs is None else max_epochs,
         "patience": _PATIENCE,
