@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.attacks.on_commands import command_attempts, environment_attempts
-from tests.attacks.on_files import journal_attempts, manifest_attempts, path_attempts, reader_attempts, torch_attempts
-from tests.attacks.on_values import estimator_attempts, frame_attempts, number_attempts, page_attempts
+from tests.attacks.on_files import journal_attempts, manifest_attempts, path_attempts, torch_attempts
+from tests.attacks.on_state import concurrency_attempts, state_attempts
+from tests.attacks.on_tables import label_attempts, reader_attempts
+from tests.attacks.on_values import (
+    estimator_attempts,
+    frame_attempts,
+    number_attempts,
+    page_attempts,
+    parameter_attempts,
+)
 
 from momentalign.errors import MomentAlignError
 
@@ -26,11 +34,15 @@ LONGEST, LARGEST = 30, 2**30  # seconds, and bytes by which the memory may grow
 
 KINDS: dict[str, Callable[[], dict[str, Attempt]]] = {
     "readers of tables": reader_attempts,
+    "labels": label_attempts,
     "torch files": torch_attempts,
     "manifests with right digests": manifest_attempts,
     "journals": journal_attempts,
+    "monitors and moments": state_attempts,
+    "threads and processes": concurrency_attempts,
     "numbers": number_attempts,
     "estimators and evaluation": estimator_attempts,
+    "parameters": parameter_attempts,
     "frames": frame_attempts,
     "paths": path_attempts,
     "pages": page_attempts,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import momentalign as ma
 from momentalign.cli.main import main
 
 Attempt = Callable[[Path], Any]
+GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 
 
 # Commands, in this process; and one command in many environments, each a process of its own.
@@ -77,6 +79,74 @@ fit {a} {b} --label label --weight inf --out {dir}/m
 fit {a} {b} --label label --out \udcff/\x1b[31m/{long}
 predict {long} {b}
 predict {dir} {long}
+predict {model} {b} --out {dir}/p.csv --json
+predict {model} {b} --out {dir}/p.parquet --proba --risk
+predict {model} {b} --out {b}
+predict {model} {b} --out {model}/manifest.json
+predict {model} {b} --out {model}
+predict {model} {b} --id prediction --out {dir}/p.csv
+predict {model} {b} --id label --out {dir}/p.csv
+predict {model} {odd} --out {dir}/p.csv
+predict {model} {escape} --out {dir}/p.csv
+predict {model} {empty} --out {dir}/p.csv
+predict {model} {b} --out /dev/full
+predict {model} {b} --out /dev/null
+predict {model} {b} --out /proc/self/mem
+predict {model} {b} --out {dir}/p.csv.gz
+predict {model} {b} --out -
+predict {model}/manifest.json {b}
+predict {model} {model}
+predict {golden} {b} --out {dir}/p.csv
+predict {b} {model}
+diagnose {a} {odd} --json --no-open --out {dir}/q.html --permutations 9
+diagnose {escape} {escape} --json --no-open --out {dir}/q.html --permutations 9
+diagnose {formula} {formula} --json --no-open --out {dir}/q.html --permutations 9
+diagnose {a} {b} --out /dev/full --permutations 9
+diagnose {a} {b} --out /dev/null --permutations 9
+diagnose {a} {b} --out {model}/manifest.json --permutations 9
+diagnose {a} {b} --permutations -5
+diagnose {a} {b} --permutations 1e3
+diagnose {a} {b} --seed -1
+diagnose {a} {b} --seed x
+diagnose {a} {b} --no-open --out {dir}/q.html --id x --permutations 9
+diagnose {a} {b} --id prediction
+diagnose sqlite:///{no}?table=x {b}
+diagnose sqlite:///{a}?table=x {b}
+diagnose postgresql://me:secret@nowhere.invalid/x?table=y {b}
+diagnose file:///etc/passwd {b}
+diagnose http://nowhere.invalid/a.csv {b}
+diagnose /dev/zero {b}
+diagnose /dev/null {b}
+diagnose /proc/self/environ {b}
+diagnose /etc/passwd {b}
+diagnose ~ ~
+diagnose * {b}
+diagnose {a} {b} {a}
+fit {a} {b} --label label --out {dir}/m --max-epochs -1
+fit {a} {b} --label label --out {dir}/m --max-epochs 1e9
+fit {a} {b} --label label --out {dir}/m --hidden 0
+fit {a} {b} --label label --out {dir}/m --hidden 99999999999
+fit {a} {b} --label label --out {dir}/m --method cmd --moments 99999999999
+fit {a} {b} --label x --out {dir}/m
+fit {a} {b} --label label --id x --id z --out {dir}/m
+fit {a} {b} --label label --text x --out {dir}/m
+fit {a} {b} --label label --text label --out {dir}/m
+fit {a} {b} --label label --out {foreign}
+fit {a} {b} --label label --out /dev/null
+fit {a} {b} --label label --out /proc/m
+fit {formula} {formula} --label =1+1 --out {dir}/m
+fit {a} {a} --label label --out {dir} --regression
+reproduce sentiment --data {no} --out {dir}/r
+reproduce sentiment --data {dir} --out {a}
+reproduce --list
+datasets fetch nothing --to {dir}
+datasets list --nothing
+demo --out {a}
+demo --out {dir}/x.json
+demo --nothing
+--version
+--help
+predict --help
 """
 
 
@@ -87,7 +157,13 @@ def command_attempts() -> dict[str, Attempt]:
         a, b = tables_in(folder)
         (folder / "empty.csv").touch()
         (folder / "mine.html").write_text("<html>mine</html>")
-        before = {path: path.read_bytes() for path in folder.iterdir()}
+        (folder / "odd.csv").write_text("x,z\n" + "much,\n1e400,nan\n" * 9)
+        (folder / "escape.csv").write_text("x,\x1b[31mz\n" + "1,\x1b]0;title\x07\n2,y\n" * 9)
+        (folder / "formula.csv").write_text("=1+1,@x\n" + "=2+5,1\n-1,2\n" * 9)
+        (folder / "foreign").mkdir()
+        (folder / "foreign" / "weights-0123456789abcdef.safetensors").write_text("mine")
+        shutil.copytree(GOLDEN / "table", folder / "model")
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         names = {
             "a": a,
             "b": b,
@@ -96,6 +172,9 @@ def command_attempts() -> dict[str, Attempt]:
             "empty": folder / "empty.csv",
             "mine": folder / "mine.html",
             "long": "x" * 300,
+            "golden": GOLDEN / "classifier",
+            **{name: folder / f"{name}.csv" for name in ("odd", "escape", "formula")},
+            **{name: folder / name for name in ("foreign", "model")},
         }
         said, arguments, here = io.StringIO(), sys.argv, Path.cwd()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -125,7 +204,11 @@ LANG=C,LC_ALL=C PYTHONIOENCODING=ascii PYTHONIOENCODING=cp1252 PYTHONUTF8=0,LC_A
 TMPDIR=/nowhere TERM=dumb COLUMNS=1 COLUMNS=x NO_COLOR=1 FORCE_COLOR=1 PYTHONOPTIMIZE=2 PYTHONHASHSEED=7
 PYTHONDONTWRITEBYTECODE=1 TZ=Nowhere/None OMP_NUM_THREADS=0 OMP_NUM_THREADS=many NUMBA_CACHE_DIR=/nowhere/below
 NUMBA_DISABLE_JIT=1 MOMENTALIGN_DATA=/nowhere XDG_CACHE_HOME=/proc MPLBACKEND=nothing CUDA_VISIBLE_DEVICES=99
-PYTHONWARNINGS=always BROWSER=/nowhere DISPLAY=:99 PAGER=/nowhere
+PYTHONWARNINGS=always BROWSER=/nowhere DISPLAY=:99 PAGER=/nowhere LANG=xx_YY.nothing,LC_ALL=xx_YY.nothing
+PYTHONIOENCODING=utf-16 PYTHONIOENCODING=latin-1 PYTHONUTF8=1 PYTHONDEVMODE=1 PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1
+PYTHONWARNINGS=error::DeprecationWarning:momentalign PYTHONFAULTHANDLER=1 PYTHONTRACEMALLOC=1 NUMBA_NUM_THREADS=1
+MKL_NUM_THREADS=0 OPENBLAS_NUM_THREADS=many NUMBA_CACHE_DIR=/dev/null XDG_CONFIG_HOME=/dev/null COLUMNS=0 LINES=-1
+TERM= HOME=/dev/null USER=,HOME=/proc TMPDIR=/dev/null PYTHONHASHSEED=0 NUMBA_DEBUG=0 CI=true JUPYTER_COLUMNS=x
 """
 SHELLS = """
 {run} >&-
@@ -144,6 +227,25 @@ ulimit -s 1024; {run}
 {run} --out {dir}/$(printf 'x%.0s' $(seq 300)).html
 nice -n 19 {run}
 ulimit -f 100; {run}
+{run} | head -n 1
+{run} >&- 2>&-
+{run} <&- >&- 2>&-
+{run} 2>&1 | cat > /dev/full
+{run} < /dev/full
+cd / && {run}
+chmod 555 {dir}/gone && cd {dir}/gone && {run}
+trap '' PIPE; {run} | true
+trap '' INT TERM; {run}
+ulimit -c 0; ulimit -t 100; {run}
+mkfifo {dir}/pipe.html; {run} --out {dir}/pipe.html
+ln -s {dir}/nowhere.html {dir}/link.html; {run} --out {dir}/link.html
+mkdir {dir}/page.d.html; {run} --out {dir}/page.d.html
+{run} --out {dir}/gone/../page2.html
+{run} --out "{dir}/a b.html"
+{run} --out "{dir}/$(printf 'a\\nb').html"
+{run} & wait $!
+{run} | (sleep 1; cat > /dev/null)
+env -i PATH="$PATH" PYTHONPATH="$PYTHONPATH" {run}
 """
 
 

@@ -28,7 +28,7 @@ from momentalign.moments.readers import read_blocks, read_matrix, refuse_other_n
 from momentalign.moments.streaming import Moments, described_array
 from momentalign.validation import Floats
 
-__all__ = ["STEPS", "Rows", "StreamAccuracy", "Window", "check_names"]
+__all__ = ["MOST_STEPS", "STEPS", "Rows", "StreamAccuracy", "Window", "check_names", "check_unit"]
 
 
 # Rows of a sparse matrix that are made dense at a time.
@@ -120,12 +120,34 @@ def check_names(names: Sequence[str] | None, rows: Rows) -> tuple[str, ...]:
     return tuple(names)
 
 
+def check_unit(moments: Moments) -> Moments:
+    """Return moments of features in [0, 1]; a description of others is invalid and raises ValueError.
+
+    Examples
+    --------
+    >>> check_unit(Moments.of([[0.5], [7.0]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: moments of values outside [0, 1]
+    """
+    if moments.count:
+        _refuse_beyond(moments.mean - 0.5, 0.5)
+        _refuse_beyond(moments.central, 1.0)
+    return moments
+
+
+def _refuse_beyond(values: Floats, most: float) -> None:
+    # Sums of ones may be rounded up.
+    if np.abs(values).max() > most * (1.0 + 1e-6):
+        raise ValueError("moments of values outside [0, 1]")
+
+
 STEPS = 10
 """Steps that a window is long."""
+MOST_STEPS = 2**53
+"""More than any stream has; powers of floats take no larger whole numbers than fit into one."""
 # After three windows a forgetting one remembers 99.5 % of the rows that it ever will.
 _STEPS_UNTIL_FULL = {False: STEPS, True: 3 * STEPS}
-# More than any stream has; powers of floats take no larger whole numbers than fit into one.
-_MOST_STEPS = 2**53
 _KEEP = (STEPS - 1) / (STEPS + 1)
 
 
@@ -195,12 +217,14 @@ class Window:
 
     def restore(self, description: Mapping[str, Any]) -> None:
         """Go on where :meth:`to_dict` was called; an invalid description raises ValueError or the like."""
-        steps, opened = description["steps"], Moments.from_dict(description["open"])
+        steps, opened = description["steps"], check_unit(Moments.from_dict(description["open"]))
         shape = len(description["blocks"]), self._order, len(self._centre)
         blocks = list(described_array(description, "blocks", shape) if shape[0] else [])
+        for block in blocks:
+            _refuse_beyond(block, 1.0)
         if (
             type(steps) is not int
-            or not 0 <= steps <= _MOST_STEPS
+            or not 0 <= steps <= MOST_STEPS
             or len(blocks) != min(steps, self._blocks.maxlen or 0)
         ):
             raise ValueError(f"{len(blocks)} blocks after {steps!r:.40} steps")
