@@ -179,6 +179,8 @@ def by_river(streams: Mapping[str, Stream]) -> dict[str, Alarms]:
         for setting, make in settings.items():
             for name, stream in streams.items():
                 for what, (reference, rows) in _views(stream).items():
+                    if "KSWIN" in detector and what == "features":
+                        continue  # A test for every row and feature: a thousand times the work of the others.
                     raised: set[int] = set()
                     for column in range(rows.shape[1]):
                         one = make(rows.shape[1])
@@ -201,7 +203,7 @@ def _views(stream: Stream) -> dict[str, tuple[Floats, Floats]]:
     }
 
 
-LEVELS = (0.3, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 5e-3, 2e-3, 1e-3, 1e-4)
+LEVELS = [float(f"{10 ** (-power / 12):.2g}") for power in range(5, 60)]
 PValue = Callable[[Floats], float]
 
 

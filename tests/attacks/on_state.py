@@ -159,9 +159,7 @@ def concurrency_attempts() -> dict[str, Attempt]:
         "threads: cmd": same(lambda: ma.cmd(X, X + 1.0)),
         "threads: mmd": same(lambda: ma.mmd(X, X + 1.0)),
         "threads: moments": same(lambda: ma.Moments.of(X).mean),
-        "threads: diagnose": same(
-            lambda: ma.diagnose(X, X + 1.0, n_permutations=5, random_state=0).result["cmd"]["value"]
-        ),
+        "threads: diagnose": same(lambda: ma.diagnose(X, X + 1.0, n_permutations=5, random_state=0).p_value),
         "threads: monitors": same(watch),
         "threads: class shares": same(lambda: ma.estimate_class_shares(models[0], X, y, X)),
         "threads: moment map": same(lambda: ma.MomentMap().fit_transform(X, X_target=X + 1.0)),

@@ -21,6 +21,7 @@ from momentalign.evaluation.target_accuracy import TargetEstimate
 from momentalign.moments.centre import raw_moments
 from momentalign.moments.readers import HIGHEST_ORDER
 from momentalign.moments.streaming import Moments, described_array
+from momentalign.monitoring.accuracy import StreamAccuracy
 from momentalign.monitoring.statistics import (
     MOST_ROWS,
     Calibration,
@@ -29,7 +30,7 @@ from momentalign.monitoring.statistics import (
     calibrate,
     differences,
 )
-from momentalign.monitoring.window import MOST_STEPS, STEPS, Rows, StreamAccuracy, Window, check_names, check_unit
+from momentalign.monitoring.window import MOST_STEPS, STEPS, Rows, Window, check_names, check_unit
 from momentalign.report.monitoring import monitoring_page
 from momentalign.report.page import write_page
 from momentalign.validation import Floats, check_bool, check_generator, check_int, check_number
@@ -472,7 +473,9 @@ class MonitorSettings:
         >>> MonitorSettings.checked(1000, False, 0.01, 5, None).n_resamples
         2000
         """
-        rows = check_int(window, "window", least=2 * STEPS, most=MOST_STEPS, example=1000)
+        rows = check_int(window, "window", least=2 * STEPS, example=1000)
+        if rows > MOST_STEPS:
+            raise InvalidInputError(f"window has more rows than any stream, got {rows!r:.40}; try window=1000.")
         if rows % STEPS:
             raise InvalidInputError(
                 f"window must be a multiple of {STEPS}, got {rows}; try window={rows + STEPS - rows % STEPS}."
