@@ -108,13 +108,17 @@ def check_names(names: Sequence[str] | None, rows: Rows) -> tuple[str, ...]:
     """
     if names is None:
         return rows.columns or tuple(f"x{index}" for index in range(rows.width))
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    try:
+        given = None if isinstance(names, str) else tuple(names)
+    except TypeError:
+        given = None
+    if given is None or not all(isinstance(name, str) for name in given):
         raise InvalidTypeError(f"feature_names must be a list of strings, got {names!r:.60}.")
-    if len(names) != rows.width:
+    if len(given) != rows.width:
         raise InvalidInputError(
-            f"feature_names has {len(names)} names for {rows.width} columns of reference; give one for each."
+            f"feature_names has {len(given)} names for {rows.width} columns of reference; give one for each."
         )
-    return tuple(names)
+    return given
 
 
 def check_unit(moments: Moments) -> Moments:
