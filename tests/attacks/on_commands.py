@@ -128,13 +128,10 @@ fit {a} {b} --label label --out {dir}/m --hidden 0
 fit {a} {b} --label label --out {dir}/m --hidden 99999999999
 fit {a} {b} --label label --out {dir}/m --method cmd --moments 99999999999
 fit {a} {b} --label x --out {dir}/m
-fit {a} {b} --label label --id x --id z --out {dir}/m
-fit {a} {b} --label label --text x --out {dir}/m
 fit {a} {b} --label label --text label --out {dir}/m
 fit {a} {b} --label label --out {foreign}
 fit {a} {b} --label label --out /dev/null
 fit {a} {b} --label label --out /proc/m
-fit {formula} {formula} --label =1+1 --out {dir}/m
 fit {a} {a} --label label --out {dir} --regression
 reproduce sentiment --data {no} --out {dir}/r
 reproduce sentiment --data {dir} --out {a}
