@@ -16,21 +16,34 @@ from pathlib import Path
 from typing import Any
 
 from tests.attacks.on_commands import command_attempts, environment_attempts
-from tests.attacks.on_files import journal_attempts, manifest_attempts, path_attempts, reader_attempts, torch_attempts
-from tests.attacks.on_values import estimator_attempts, frame_attempts, number_attempts, page_attempts
+from tests.attacks.on_files import journal_attempts, manifest_attempts, path_attempts, torch_attempts
+from tests.attacks.on_state import concurrency_attempts, state_attempts
+from tests.attacks.on_tables import label_attempts, reader_attempts
+from tests.attacks.on_values import (
+    estimator_attempts,
+    frame_attempts,
+    number_attempts,
+    page_attempts,
+    parameter_attempts,
+)
 
 from momentalign.errors import MomentAlignError
 
 Attempt = Callable[[Path], Any]
-LONGEST, LARGEST = 30, 2**30  # seconds, and bytes by which the memory may grow
+LONGEST, LARGEST = 30, 2**30  # seconds of computing, and bytes by which the memory may grow
+WAITING = 300  # seconds on a clock: other programs may be busy
 
 KINDS: dict[str, Callable[[], dict[str, Attempt]]] = {
     "readers of tables": reader_attempts,
+    "labels": label_attempts,
     "torch files": torch_attempts,
     "manifests with right digests": manifest_attempts,
     "journals": journal_attempts,
+    "monitors and moments": state_attempts,
+    "threads and processes": concurrency_attempts,
     "numbers": number_attempts,
     "estimators and evaluation": estimator_attempts,
+    "parameters": parameter_attempts,
     "frames": frame_attempts,
     "paths": path_attempts,
     "pages": page_attempts,
@@ -52,8 +65,9 @@ def broken(found: dict[str, Attempt]) -> dict[str, str]:
     results = {}
     for name, attempt in found.items():
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        before = signal.signal(signal.SIGALRM, _stop)
-        signal.alarm(LONGEST * (5 if "run" in name else 1))
+        before = {number: signal.signal(number, _stop) for number in (signal.SIGALRM, signal.SIGPROF)}
+        signal.setitimer(signal.ITIMER_PROF, LONGEST)
+        signal.alarm(WAITING)
         try:
             with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -67,7 +81,9 @@ def broken(found: dict[str, Attempt]) -> dict[str, str]:
             results[name] = f"{type(error).__name__}: {error!s:.300}"
         finally:
             signal.alarm(0)
-            signal.signal(signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory)
         if grown > LARGEST:
             results[name] = f"took {grown / 2**20:.0f} MB"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import momentalign as ma
 from momentalign.cli.main import main
 
 Attempt = Callable[[Path], Any]
+GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
 
 
 # Commands, in this process; and one command in many environments, each a process of its own.
@@ -77,6 +79,71 @@ fit {a} {b} --label label --weight inf --out {dir}/m
 fit {a} {b} --label label --out \udcff/\x1b[31m/{long}
 predict {long} {b}
 predict {dir} {long}
+predict {model} {b} --out {dir}/p.csv --json
+predict {model} {b} --out {dir}/p.parquet --proba --risk
+predict {model} {b} --out {b}
+predict {model} {b} --out {model}/manifest.json
+predict {model} {b} --out {model}
+predict {model} {b} --id prediction --out {dir}/p.csv
+predict {model} {b} --id label --out {dir}/p.csv
+predict {model} {odd} --out {dir}/p.csv
+predict {model} {escape} --out {dir}/p.csv
+predict {model} {empty} --out {dir}/p.csv
+predict {model} {b} --out /dev/full
+predict {model} {b} --out /dev/null
+predict {model} {b} --out /proc/self/mem
+predict {model} {b} --out {dir}/p.csv.gz
+predict {model} {b} --out -
+predict {model}/manifest.json {b}
+predict {model} {model}
+predict {golden} {b} --out {dir}/p.csv
+predict {b} {model}
+diagnose {a} {odd} --json --no-open --out {dir}/q.html --permutations 9
+diagnose {escape} {escape} --json --no-open --out {dir}/q.html --permutations 9
+diagnose {formula} {formula} --json --no-open --out {dir}/q.html --permutations 9
+diagnose {a} {b} --out /dev/full --permutations 9
+diagnose {a} {b} --out /dev/null --permutations 9
+diagnose {a} {b} --out {model}/manifest.json --permutations 9
+diagnose {a} {b} --permutations -5
+diagnose {a} {b} --permutations 1e3
+diagnose {a} {b} --seed -1
+diagnose {a} {b} --seed x
+diagnose {a} {b} --no-open --out {dir}/q.html --id x --permutations 9
+diagnose {a} {b} --id prediction
+diagnose sqlite:///{no}?table=x {b}
+diagnose sqlite:///{a}?table=x {b}
+diagnose postgresql://me:secret@nowhere.invalid/x?table=y {b}
+diagnose file:///etc/passwd {b}
+diagnose http://nowhere.invalid/a.csv {b}
+diagnose /dev/zero {b}
+diagnose /dev/null {b}
+diagnose /proc/self/environ {b}
+diagnose /etc/passwd {b}
+diagnose ~ ~
+diagnose * {b}
+diagnose {a} {b} {a}
+fit {a} {b} --label label --out {dir}/m --max-epochs -1
+fit {a} {b} --label label --out {dir}/m --max-epochs 1e9
+fit {a} {b} --label label --out {dir}/m --hidden 0
+fit {a} {b} --label label --out {dir}/m --hidden 99999999999
+fit {a} {b} --label label --out {dir}/m --method cmd --moments 99999999999
+fit {a} {b} --label x --out {dir}/m
+fit {a} {b} --label label --text label --out {dir}/m
+fit {a} {b} --label label --out {foreign}
+fit {a} {b} --label label --out /dev/null
+fit {a} {b} --label label --out /proc/m
+fit {a} {a} --label label --out {dir} --regression
+reproduce sentiment --data {no} --out {dir}/r
+reproduce sentiment --data {dir} --out {a}
+reproduce --list
+datasets fetch nothing --to {dir}
+datasets list --nothing
+demo --out {a}
+demo --out {dir}/x.json
+demo --nothing
+--version
+--help
+predict --help
 """
 
 
@@ -87,7 +154,13 @@ def command_attempts() -> dict[str, Attempt]:
         a, b = tables_in(folder)
         (folder / "empty.csv").touch()
         (folder / "mine.html").write_text("<html>mine</html>")
-        before = {path: path.read_bytes() for path in folder.iterdir()}
+        (folder / "odd.csv").write_text("x,z\n" + "much,\n1e400,nan\n" * 9)
+        (folder / "escape.csv").write_text("x,\x1b[31mz\n" + "1,\x1b]0;title\x07\n2,y\n" * 9)
+        (folder / "formula.csv").write_text("=1+1,@x\n" + "=2+5,1\n-1,2\n" * 9)
+        (folder / "foreign").mkdir()
+        (folder / "foreign" / "weights-0123456789abcdef.safetensors").write_text("mine")
+        shutil.copytree(GOLDEN / "table", folder / "model")
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
         names = {
             "a": a,
             "b": b,
@@ -96,8 +169,11 @@ def command_attempts() -> dict[str, Attempt]:
             "empty": folder / "empty.csv",
             "mine": folder / "mine.html",
             "long": "x" * 300,
+            "golden": GOLDEN / "classifier",
+            **{name: folder / f"{name}.csv" for name in ("odd", "escape", "formula")},
+            **{name: folder / name for name in ("foreign", "model")},
         }
-        said, arguments, here = io.StringIO(), sys.argv, Path.cwd()
+        said, arguments, here = io.TextIOWrapper(io.BytesIO(), "utf-8", "replace"), sys.argv, Path.cwd()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         sys.argv = ["momentalign", *(word.format(**names) for word in line.split())]
         os.chdir(folder)
@@ -113,8 +189,10 @@ def command_attempts() -> dict[str, Attempt]:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
         assert code in (0, 2, None), code
-        assert all(line.isprintable() for line in said.getvalue().splitlines()), "a terminal would obey"
-        assert "Traceback" not in said.getvalue()
+        said.flush()
+        shown = said.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        assert all(line.isprintable() for line in shown.splitlines()), "a terminal would obey"
+        assert "Traceback" not in shown
         assert all(path.read_bytes() == content for path, content in before.items()), "an input was changed"
 
     return {line or "no command": partial(attempt, line) for line in lines}

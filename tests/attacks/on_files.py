@@ -1,15 +1,12 @@
-"""Attempts on files: tables, torch files, models, journals, and paths that no file can have."""
+"""Attempts on files: torch files, models, journals, and paths that no file can have."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
 import json
 import os
-import pickle
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -18,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from scipy import sparse
+from tests.attacks.on_tables import DAMAGES
 
 import momentalign as ma
 from momentalign.errors import DamagedFileError
@@ -28,100 +25,6 @@ from momentalign.tables.read import read_chunks, read_table
 
 Attempt = Callable[[Path], Any]
 GOLDEN = Path(__file__).parents[1] / "golden" / "0.1.0"
-
-
-# Readers of tables: sound files of every format, each damaged in every way.
-
-
-def sound_tables(folder: Path) -> dict[str, bytes]:
-    frame = pd.DataFrame(
-        {"a": [1.5, 2.0, -3.0, 4.0], "b": ["x", "y, z", "ü", None], "when": ["2024-01-0" + c for c in "1234"]}
-    )
-    rows = np.arange(12.0).reshape(4, 3)
-    frame.to_parquet(folder / "t.parquet")
-    np.savez(folder / "t.npz", X=rows, y=np.arange(4))
-    np.save(folder / "t.npy", rows)
-    sparse.save_npz(folder / "sparse.npz", sparse.csr_array(rows))
-    frame.to_csv(folder / "t.csv", index=False)
-    frame.to_csv(folder / "t.tsv", index=False, sep="\t")
-    (folder / "t.svm").write_text("1 1:0.5 3:2\n-1 2:1e3\n1 1:1\n")
-    (folder / "t.csv.gz").write_bytes(gzip.compress((folder / "t.csv").read_bytes()))
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def flipped(content: bytes, seed: int) -> bytes:
-    damaged = bytearray(content)
-    for position in np.random.default_rng(seed).integers(8 * len(content), size=1 + seed % 3).tolist():
-        damaged[position // 8] ^= 1 << (position % 8)
-    return bytes(damaged)
-
-
-DAMAGES: dict[str, Callable[[bytes], bytes]] = {
-    "empty": lambda _: b"",
-    "one byte": lambda content: content[:1],
-    "ten bytes": lambda content: content[:10],
-    "half": lambda content: content[: len(content) // 2],
-    "without its end": lambda content: content[:-1],
-    "without its beginning": lambda content: content[7:],
-    "twice": lambda content: content + content,
-    "backwards": lambda content: content[::-1],
-    "zeros": lambda content: bytes(len(content)),
-    "zeros behind": lambda content: content + bytes(5000),
-    "ones": lambda content: b"\xff" * len(content),
-    "a zero in the middle": lambda content: content[:30] + b"\0" + content[30:],
-    "two byte order marks": lambda content: b"\xef\xbb\xbf" * 2 + content,
-    "a mark of UTF-16": lambda content: b"\xff\xfe" + content,
-    "packed": gzip.compress,
-    "pickle": lambda _: pickle.dumps({"a": [1, 2]}),
-    "HTML": lambda _: b"<html><body>404</body></html>",
-    "a long line": lambda _: b"x" * 2_000_000,
-    "empty lines": lambda _: b"\n" * 50_000,
-    "one old end of line": lambda content: content.replace(b"\n", b"\r"),
-    "an open quote": lambda content: b'"' + content,
-    "random": lambda content: np.random.default_rng(0).bytes(len(content) + 50),
-    **{f"flipped {seed}": partial(flipped, seed=seed) for seed in range(8)},
-}  # fmt: skip
-
-
-def read(content: bytes, name: str, folder: Path) -> None:
-    path = folder / name
-    path.write_bytes(content)
-    whole = len(read_table(path))
-    assert sum(len(part) for part in read_chunks(path, rows=2)) == whole, "another number of rows in parts"
-
-
-def npy(descr: str, shape: tuple[int, ...]) -> bytes:
-    words = repr({"descr": descr, "fortran_order": False, "shape": shape}).encode()
-    return b"\x93NUMPY\x01\x00" + (len(words) + 1).to_bytes(2, "little") + words + b"\n" + bytes(24)
-
-
-def reader_attempts() -> dict[str, Attempt]:
-    with tempfile.TemporaryDirectory() as folder:
-        sound = sound_tables(Path(folder))
-    cases = {
-        f"{name}, {damage}": (change(content), name)
-        for name, content in sound.items()
-        for damage, change in DAMAGES.items()
-    }
-    cases |= {
-        f"npy of {descr} {shape}": (npy(descr, shape), "t.npy")
-        for descr in ("<f4", "<U0", "|O", "<i9", "V8", "<M8[s]")
-        for shape in ((), (10**9, 10), (-1, 2), (0, 3), (2, 3, 4))
-    }
-    cases |= {
-        f"svmlight {text!r}": (text.encode(), "t.svm")
-        for text in (
-            "1 1000000000:1\n",
-            "1 0:1\n",
-            "1 2:1 1:1\n",
-            "1 a:1\n",
-            "nan 1:inf\n",
-            "1 -1:2\n",
-            "1e300 1:1\n2e300 1:1\n",
-            "1 1:1 1:2\n",
-        )
-    }
-    return {name: partial(read, content, file) for name, (content, file) in cases.items()}
 
 
 # Folders of models: every entry of a manifest replaced, with the digest it should have.
@@ -166,7 +69,7 @@ def manifest_attempts() -> dict[str, Attempt]:
         body = json.loads((GOLDEN / kind / "manifest.json").read_text(encoding="utf-8"))
         paths = [path for path in leaves(body) if path and path != ("digest",)]
         for number, path in enumerate(paths):
-            for value in (VALUES[number % len(VALUES)], VALUES[(number * 3 + 4) % len(VALUES)]):
+            for value in (VALUES[(number * step + 4 * step) % len(VALUES)] for step in (1, 3, 5, 7)):
                 found[f"{kind}, {'.'.join(map(str, path))} is {value!r:.12}"] = partial(forged, kind, path, value)
     return found
 
@@ -206,6 +109,35 @@ def torch_attempts() -> dict[str, Attempt]:
         "state of a state": {"state_dict": {"state_dict": {"a": torch.ones(2)}}},
         "numpy": {"a": np.ones(2)},
         "function": {"a": os.getcwd},
+        "gradients": {"a": torch.ones(2, requires_grad=True), "b": torch.ones(2, requires_grad=True) * 2.0},
+        "infinite": {"a": torch.full((2,), float("inf"))},
+        "8 bits": {"a": torch.ones(4).to(torch.float8_e4m3fn)},
+        "8 bits of another kind": {"a": torch.ones(4).to(torch.float8_e5m2)},
+        "bfloat16": {"a": torch.ones(4, dtype=torch.bfloat16)},
+        "whole numbers": {"a": torch.arange(4)},
+        "truth": {"a": torch.tensor([True])},
+        "quantised": {"a": torch.quantize_per_tensor(torch.ones(4), 0.1, 0, torch.qint8)},
+        "CSR": {"a": torch.eye(3).to_sparse_csr()},
+        "no rows": {"a": torch.ones(0, 3)},
+        "64 dimensions": {"a": torch.ones([1] * 64)},
+        "a transposed view": {"a": torch.ones(3, 4).T},
+        "a view with a step": {"a": storage[::7]},
+        "conjugate": {"a": torch.ones(2, dtype=torch.complex64).conj()},
+        "one tensor twice": {"a": storage, "b": storage},
+        "a buffer of the size of a class": {"a": torch.ones(1), "__class__": torch.ones(1)},
+        "names that are paths": {"../../a": torch.ones(1), "/etc/passwd": torch.ones(1)},
+        "a name of a megabyte": {"x" * 10**6: torch.ones(1)},
+        "names of a terminal": {"\x1b[31m\n": torch.ones(1)},
+        "20,000 tensors": {str(number): storage[0] for number in range(20_000)},
+        "an optimizer": torch.optim.SGD([torch.nn.Parameter(torch.ones(1))]).state_dict(),
+        "a size": {"a": torch.Size([2])},
+        "a type": {"a": torch.float32},
+        "a device": {"a": torch.device("cpu")},
+        "a generator's state": {"a": torch.get_rng_state()},
+        "lists of tensors": {"a": [torch.ones(1)] * 3},
+        "None": None,
+        "bytes": b"x" * 100,
+        "a tuple of a dictionary": ({"a": torch.ones(1)},),
     }
     contents = {}
     for name, value in values.items():
@@ -213,7 +145,13 @@ def torch_attempts() -> dict[str, Attempt]:
         torch.save(value, file)
         contents[name] = file.getvalue()
     contents |= {f"pickle {depth} deep": b"\x80\x02K\x01" + b"\x85" * depth + b"." for depth in (10, 10_000, 2_000_000)}
-    contents |= {f"sound, {name}": change(contents["keys of numbers"]) for name, change in DAMAGES.items()}
+    old = io.BytesIO()
+    torch.save({"a": torch.ones(2, 3)}, old, _use_new_zipfile_serialization=False)
+    contents["old format"] = old.getvalue()
+    sound = {"keys of numbers": contents["keys of numbers"], "old format": contents["old format"]}
+    contents |= {
+        f"{kind}, {name}": change(content) for kind, content in sound.items() for name, change in DAMAGES.items()
+    }
 
     def attempt(content: bytes, folder: Path) -> None:
         (folder / "weights.pth").write_bytes(content)

@@ -14,6 +14,8 @@ import pandas as pd
 import pyarrow as pa
 import torch
 from scipy import sparse
+from tests.oracle import cmd_terms
+from tests.oracle import exact as as_fractions
 
 import momentalign as ma
 from momentalign.evaluation.class_shares import predictions_of
@@ -62,7 +64,21 @@ def number_attempts() -> dict[str, Attempt]:
         assert value >= 0.0 or abs(value) < 1e-6, value
         assert abs(float(distance(source, source))) <= 1e-6 * max(1.0, value), "a sample differs from itself"
 
-    return {
+    def exact(scale: float, offset: float, orders: int, folder: Path) -> None:
+        source, target = (scale * (part + offset) for part in (base[:12], 1.3 * base[12:21] + 0.4))
+        terms = cmd_terms(*(as_fractions(part.tolist()) for part in (source, target)), orders)
+        found = ma.cmd(source, target, n_moments=orders, interval=(0.0, 1.0))
+        assert abs(found - sum(terms)) <= 1e-12 * sum(terms), (found, sum(terms))
+
+    found = {
+        f"cmd against fractions, scale {scale:g}, offset {offset:g}, {orders} moments": partial(
+            exact, scale, offset, orders
+        )
+        for scale in (1e-6, 1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6)
+        for offset in (0.0, 1.0, -1e3, 1e6, 1e9)
+        for orders in (1, 2, 5)
+    }
+    return found | {
         f"{name} of {kind}": partial(attempt, distance, sample, sample[:20] * 0.5 if _halves(sample) else sample)
         for name, distance in distances.items()
         for kind, sample in samples.items()
@@ -115,6 +131,39 @@ def estimator_attempts() -> dict[str, Attempt]:
 
     return {
         f"{door}: {name}": partial(attempt, call, bad) for door, call in doors.items() for name, bad in rows.items()
+    }
+
+
+# Parameters: every one of them with every kind of value; it is refused, or what is fitted is finite.
+
+
+def parameter_attempts() -> dict[str, Attempt]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    values: tuple[Any, ...] = (
+        None, True, -1, 0, 10**10, 10**400, 1.5, -1e308, 1e308, float("nan"), float("inf"), "", "x", "\x1b[31m", b"x",
+        [], (), {}, (0,), (-1,), (10**10,), [None], {"a": 1}, np.nan, np.int8(3), np.float16(0.5), np.array([1.0, 2.0]),
+        np.array("x"), len, int, 1j,
+    )  # fmt: skip
+
+    def fit(make: Any, name: str, value: Any, folder: Path) -> None:
+        answer = make(**{name: value}).fit_transform(X, X_target=X + 1.0)
+        assert np.isfinite(np.asarray(answer, dtype=float)).all()
+
+    def watch(name: str, value: Any, folder: Path) -> None:
+        plain = {"window": 20, "n_resamples": 100, "random_state": 0}
+        judgement = ma.DriftMonitor(np.vstack([X, X]), **{**plain, name: value}).update(X)
+        assert judgement is None or np.isfinite(judgement.statistic)
+
+    found = {
+        f"{make.__name__}({name}={value!r:.20})": partial(fit, make, name, value)
+        for make in (ma.MomentMap, ma.TransferComponentAnalysis)
+        for name in make().get_params()
+        for value in values
+    }
+    names = ["window", "forgetting", "false_alarm_rate", "order", "feature_names", "random_state", "model", "X", "y"]
+    return found | {
+        f"DriftMonitor({name}={value!r:.20})": partial(watch, name, value) for name in names for value in values
     }
 
 

@@ -65,7 +65,8 @@ def test_an_estimate_is_of_the_last_window_however_the_stream_is_cut(watched):
     )
     assert expected == again
     assert list(expected) == [500, 1000]
-    assert expected[1000] == ma.estimate_accuracy(watched["model"], watched["X"], watched["y"], rows[500:1000])
+    alone = ma.DriftMonitor(**watched)
+    assert alone.update(rows[500:1000]).accuracy == expected[1000] != expected[500]
 
 
 def test_it_is_told_in_words_in_json_and_on_a_page(watched, tmp_path):
@@ -86,7 +87,8 @@ def test_it_is_told_in_words_in_json_and_on_a_page(watched, tmp_path):
     assert again.last == plain.last == monitor.last
     rows = drawn(np.random.default_rng(4), WINDOW, 2.0)[0]
     again.update(rows)
-    assert again.last.accuracy == ma.estimate_accuracy(watched["model"], watched["X"], watched["y"], rows)
+    alone = ma.DriftMonitor(**watched)
+    assert again.last.accuracy == alone.update(rows).accuracy
     plain.update(rows)
     assert plain.last.accuracy is None
     assert 'id="expected-accuracy"' not in plain.report(tmp_path / "plain.html").read_text(encoding="utf-8")
@@ -100,6 +102,13 @@ def test_frames_keep_their_names(watched):
     model = LogisticRegression().fit(frame, watched["y"])
     monitor = ma.DriftMonitor(**{**watched, "reference": frame, "X": frame, "model": model})
     assert monitor.update(frame[:WINDOW]).accuracy.value == pytest.approx(model.score(frame, watched["y"]), abs=0.05)
+
+
+@pytest.mark.parametrize("labels", [[1] * 1000, [0] * 999 + [1], [0, 1] * 500])
+def test_labels_of_few_or_rare_classes_give_an_estimate_too(watched, labels):
+    monitor = ma.DriftMonitor(**{**watched, "y": labels})
+    estimate = monitor.update(watched["X"][:WINDOW]).accuracy
+    assert 0.0 <= estimate.low <= estimate.value <= estimate.high <= 1.0
 
 
 @pytest.mark.parametrize(

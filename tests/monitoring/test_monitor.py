@@ -288,6 +288,9 @@ def test_a_restarted_monitor_goes_on_to_the_last_bit(rng, monitor, forgetting):
         (("by_chance",), [2.0, 1.0] * 200),
         (("window", "steps"), 99),
         (("window", "blocks"), None),
+        (("settings", "window"), 10**400),
+        (("reference", "mean"), [0.5, 0.5, 1e308]),
+        (("window", "blocks"), [[[1e308] * 3] * 10] * 10),
         (("last",), {"rows": 3}),
         (("last",), 3),
     ],
@@ -399,6 +402,8 @@ def test_settings_are_plain_numbers_and_read_again():
         ({"window": 1005}, InvalidInputError, "window must be a multiple of 10, got 1005; try window=1010"),
         ({"window": 10}, InvalidInputError, "window must be at least 20, got 10; try window=1000"),
         ({"window": 1e3}, InvalidTypeError, r"window must be a whole number, got 1000\.0"),
+        ({"feature_names": 3}, InvalidTypeError, "feature_names must be a list of strings, got 3"),
+        ({"window": 10**400}, InvalidInputError, "window has more rows than any stream"),
         ({"window": True}, InvalidTypeError, "window must be a whole number, got True"),
         ({"forgetting": 0.9}, InvalidTypeError, r"forgetting must be True or False, got 0\.9"),
         (

@@ -21,6 +21,7 @@ from momentalign.evaluation.target_accuracy import TargetEstimate
 from momentalign.moments.centre import raw_moments
 from momentalign.moments.readers import HIGHEST_ORDER
 from momentalign.moments.streaming import Moments, described_array
+from momentalign.monitoring.accuracy import StreamAccuracy
 from momentalign.monitoring.statistics import (
     MOST_ROWS,
     Calibration,
@@ -29,7 +30,7 @@ from momentalign.monitoring.statistics import (
     calibrate,
     differences,
 )
-from momentalign.monitoring.window import STEPS, Rows, StreamAccuracy, Window, check_names
+from momentalign.monitoring.window import MOST_STEPS, STEPS, Rows, Window, check_names, check_unit
 from momentalign.report.monitoring import monitoring_page
 from momentalign.report.page import write_page
 from momentalign.validation import Floats, check_bool, check_generator, check_int, check_number
@@ -310,7 +311,7 @@ class DriftMonitor:
         if not all(isinstance(name, str) for name in self._names):
             raise TypeError("feature_names that are no strings")
         self._interval = UnitInterval.from_dict(description["interval"], width)
-        self._reference = Moments.from_dict(description["reference"])
+        self._reference = check_unit(Moments.from_dict(description["reference"]))
         if self._reference.order != 2 * settings.order or len(self._reference.mean) != width:
             raise ValueError(f"a reference of other features than {width}, or another order than {settings.order}")
         if type(self._reference.count) is not int or self._reference.count < _FEWEST_ROWS:
@@ -473,6 +474,8 @@ class MonitorSettings:
         2000
         """
         rows = check_int(window, "window", least=2 * STEPS, example=1000)
+        if rows > MOST_STEPS:
+            raise InvalidInputError(f"window has more rows than any stream, got {rows!r:.40}; try window=1000.")
         if rows % STEPS:
             raise InvalidInputError(
                 f"window must be a multiple of {STEPS}, got {rows}; try window={rows + STEPS - rows % STEPS}."

@@ -7,8 +7,7 @@ block is added the weights of all earlier rows are multiplied by
           \frac{(\sum_i w_i)^2}{\sum_i w_i^2} \to h \, \frac{1 + \gamma}{1 - \gamma} = w
 
 rows are in effect remembered. Blocks of as many rows are kept as means of powers about one point: for features in
-[0, 1] these lose no digits that matter, and those of the window are their average. Only where a model is watched the
-last rows themselves are kept, for the accuracy that is to be expected of it.
+[0, 1] these lose no digits that matter, and those of the window are their average.
 """
 
 from __future__ import annotations
@@ -18,17 +17,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from momentalign.errors import InvalidInputError, InvalidTypeError
-from momentalign.evaluation.class_shares import predictions_of
-from momentalign.evaluation.target_accuracy import TargetEstimate, estimate_accuracy
 from momentalign.moments.centre import raw_moments
 from momentalign.moments.readers import read_blocks, read_matrix, refuse_other_names
 from momentalign.moments.streaming import Moments, described_array
 from momentalign.validation import Floats
 
-__all__ = ["STEPS", "Rows", "StreamAccuracy", "Window", "check_names"]
+__all__ = ["MOST_STEPS", "STEPS", "Rows", "Window", "check_names", "check_unit"]
 
 
 # Rows of a sparse matrix that are made dense at a time.
@@ -111,21 +108,47 @@ def check_names(names: Sequence[str] | None, rows: Rows) -> tuple[str, ...]:
     """
     if names is None:
         return rows.columns or tuple(f"x{index}" for index in range(rows.width))
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    try:
+        given = None if isinstance(names, str) else tuple(names)
+    except TypeError:
+        given = None
+    if given is None or not all(isinstance(name, str) for name in given):
         raise InvalidTypeError(f"feature_names must be a list of strings, got {names!r:.60}.")
-    if len(names) != rows.width:
+    if len(given) != rows.width:
         raise InvalidInputError(
-            f"feature_names has {len(names)} names for {rows.width} columns of reference; give one for each."
+            f"feature_names has {len(given)} names for {rows.width} columns of reference; give one for each."
         )
-    return tuple(names)
+    return given
+
+
+def check_unit(moments: Moments) -> Moments:
+    """Return moments of features in [0, 1]; a description of others is invalid and raises ValueError.
+
+    Examples
+    --------
+    >>> check_unit(Moments.of([[0.5], [7.0]]))
+    Traceback (most recent call last):
+    ...
+    ValueError: moments of values outside [0, 1]
+    """
+    if moments.count:
+        _refuse_beyond(moments.mean - 0.5, 0.5)
+        _refuse_beyond(moments.central, 1.0)
+    return moments
+
+
+def _refuse_beyond(values: Floats, most: float) -> None:
+    # Sums of ones may be rounded up.
+    if np.abs(values).max() > most * (1.0 + 1e-6):
+        raise ValueError("moments of values outside [0, 1]")
 
 
 STEPS = 10
 """Steps that a window is long."""
+MOST_STEPS = 2**53
+"""More than any stream has; powers of floats take no larger whole numbers than fit into one."""
 # After three windows a forgetting one remembers 99.5 % of the rows that it ever will.
 _STEPS_UNTIL_FULL = {False: STEPS, True: 3 * STEPS}
-# More than any stream has; powers of floats take no larger whole numbers than fit into one.
-_MOST_STEPS = 2**53
 _KEEP = (STEPS - 1) / (STEPS + 1)
 
 
@@ -195,12 +218,14 @@ class Window:
 
     def restore(self, description: Mapping[str, Any]) -> None:
         """Go on where :meth:`to_dict` was called; an invalid description raises ValueError or the like."""
-        steps, opened = description["steps"], Moments.from_dict(description["open"])
+        steps, opened = description["steps"], check_unit(Moments.from_dict(description["open"]))
         shape = len(description["blocks"]), self._order, len(self._centre)
         blocks = list(described_array(description, "blocks", shape) if shape[0] else [])
+        for block in blocks:
+            _refuse_beyond(block, 1.0)
         if (
             type(steps) is not int
-            or not 0 <= steps <= _MOST_STEPS
+            or not 0 <= steps <= MOST_STEPS
             or len(blocks) != min(steps, self._blocks.maxlen or 0)
         ):
             raise ValueError(f"{len(blocks)} blocks after {steps!r:.40} steps")
@@ -210,46 +235,3 @@ class Window:
             raise ValueError(f"{opened!r} beside {len(self._centre)} features")
         self._steps, self._open = steps, opened
         self._blocks.extend(blocks)
-
-
-class StreamAccuracy:
-    """Estimates the accuracy of a model on every so many rows of a stream.
-
-    Parameters
-    ----------
-    model
-        A fitted classifier with ``predict_proba`` and ``classes_``.
-    X, y
-        Labelled rows that the model was not trained on.
-    names
-        The features of the stream.
-    window
-        Rows of an estimate.
-    """
-
-    def __init__(self, model: Any, X: Any, y: ArrayLike | None, names: tuple[str, ...], window: int) -> None:
-        if X is None or y is None:
-            raise InvalidInputError("a model needs X and y, labelled rows that it was not trained on; give both.")
-        if np.shape(X)[1:] != (len(names),):
-            raise InvalidInputError(f"X must have shape (rows, {len(names)}) as the reference has, got {np.shape(X)}.")
-        predictions_of(model, X, y, X)
-        self._model, self._X, self._y, self._window = model, X, y, window
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget the stream."""
-        self._rows: list[NDArray[np.floating[Any]]] = []
-
-    def add(self, rows: NDArray[np.floating[Any]]) -> None:
-        """Add rows of the stream."""
-        self._rows.append(rows)
-
-    def estimate(self) -> TargetEstimate | None:
-        """Return the expected accuracy on the last rows once there are as many as a window since the last estimate."""
-        if sum(map(len, self._rows)) < self._window:
-            return None
-        rows: Any = np.vstack(self._rows)[-self._window :]
-        self.clear()
-        if hasattr(self._X, "columns"):
-            rows = type(self._X)(rows, columns=self._X.columns)
-        return estimate_accuracy(self._model, self._X, self._y, rows)

@@ -386,6 +386,8 @@ def _load(lines: list[bytes]) -> tuple[sparse.csr_matrix, NDArray[Any]]:
     """Return rows, and labels as they are written, +1 as 1: all labels of the file decide what they are."""
     from sklearn.datasets import load_svmlight_file
 
+    if any(b"_" in line.partition(b"#")[0] for line in lines):
+        raise ValueError("Python reads 1_0 as 10")
     rows, labels = load_svmlight_file(io.BytesIO(b"".join(lines)), dtype=np.float32, zero_based=True)
     if not np.isfinite(rows.data).all():
         raise ValueError("a value is not finite")

@@ -304,13 +304,16 @@ def _check_kind(labels: NDArray[Any], name: str, where: object, *, regression: b
 def label_type(labels: NDArray[Any]) -> LabelType | None:
     """Return what labels written as text can be read as; None for labels that are numbers already.
 
-    Different labels stay different: 1_0 is text, and so are numbers of more digits than a float has.
+    Different labels stay different: 1_0 is text, and so are digits of other scripts and numbers of more digits than a
+    float has.
     """
     if labels.dtype.kind in "biuf":
         return None
     codes, seen = pd.factorize(labels)
     texts = [str(text) for text in seen]
     if (codes < 0).any() or any(_PADDED.fullmatch(text) for text in texts if "." not in text):
+        return "text"
+    if not all(text.isascii() for text in texts):  # Python reads digits of every script.
         return "text"
     if all(_WHOLE.fullmatch(text) and len(text) < 19 for text in texts):
         return "whole"
