@@ -402,7 +402,6 @@ def test_settings_are_plain_numbers_and_read_again():
         ({"window": 1005}, InvalidInputError, "window must be a multiple of 10, got 1005; try window=1010"),
         ({"window": 10}, InvalidInputError, "window must be at least 20, got 10; try window=1000"),
         ({"window": 1e3}, InvalidTypeError, r"window must be a whole number, got 1000\.0"),
-        ({"feature_names": 3}, InvalidTypeError, "feature_names must be a list of strings, got 3"),
         ({"window": 10**400}, InvalidInputError, "window has more rows than any stream"),
         ({"window": True}, InvalidTypeError, "window must be a whole number, got True"),
         ({"forgetting": 0.9}, InvalidTypeError, r"forgetting must be True or False, got 0\.9"),

@@ -51,7 +51,7 @@ def test_names_are_given_or_those_of_the_columns_or_numbers():
     assert check_names(["u", "v"], frame) == ("u", "v")
     with pytest.raises(InvalidInputError, match="feature_names has 1 names for 2 columns of reference"):
         check_names(["u"], frame)
-    for wrong in ("uv", [1, 2]):
+    for wrong in ("uv", [1, 2], 3, np.array("uv")):
         with pytest.raises(InvalidTypeError, match="feature_names must be a list of strings"):
             check_names(wrong, frame)
 
