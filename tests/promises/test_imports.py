@@ -41,10 +41,9 @@ def touch(*names):
     import momentalign
     for name in names or dir(momentalign):
         getattr(momentalign, name)
-import torch
-times = {"package": seconds(lambda: __import__("momentalign"))}
+times = {"libraries": seconds(lambda: __import__("torch")), "package": seconds(lambda: __import__("momentalign"))}
 times["distances"] = seconds(lambda: touch("cmd", "cmd_terms", "CMDLoss", "mmd", "MMDLoss", "coral", "CORALLoss"))
-libraries()
+times["libraries"] += seconds(libraries)
 times["estimators"] = seconds(touch)
 print(json.dumps(times))
 """
@@ -75,10 +74,12 @@ def test_distances_of_few_numbers_import_no_compiler():
     assert loaded.split() == ["False", "True"]
 
 
-def test_every_name_takes_at_most_half_a_second_over_the_libraries_it_stands_on():
-    """Torch for the package and its distances, scikit-learn too for its estimators; a slow process is asked again."""
-    for _ in range(2):
+def test_every_name_takes_at_most_a_fifth_of_the_time_of_the_libraries_it_stands_on():
+    """About half a second, as a part of theirs, since a busy machine lengthens both; asked three times."""
+    parts = []
+    for _ in range(3):
         times = json.loads(_python(TIMES))
-        if sum(times.values()) <= 0.5:
+        parts.append(sum(time for name, time in times.items() if name != "libraries") / times["libraries"])
+        if parts[-1] <= 0.2:
             return
-    raise AssertionError(f"twice over half a second: {times}")
+    raise AssertionError(f"three times over a fifth: {parts}")
