@@ -108,7 +108,7 @@ def test_another_season_is_not_undone():
     model = ma.AutoClassifier(random_state=0).fit(X, y, target)
     plain = ma.AutoClassifier(random_state=0).fit(X, y)
     assert model.agreement_[0] < 0.9 * model.agreement_[1]
-    assert "less accurate on held-out source rows" in model.decision_
+    assert model.decision_.startswith("Not adapted")
     assert model.score(target, y_target) > plain.score(target, y_target) - 0.02
 
 
@@ -122,6 +122,48 @@ def test_classes_that_are_compact_are_found_again_in_the_target():
     weights = model.portfolio_.set_index("name")["weight"]
     assert weights["class means of the target"] > 0.2
     assert model.score(target, codes[300:]) > 0.95
+
+
+def test_sparse_rows_of_few_columns_are_no_text(quick, classes):
+    X, y = classes
+    X = np.where(X > 0.5, X, 0.0)
+    dense = ma.AutoClassifier(random_state=0).fit(X[:300], y[:300], X[300:])
+    rows = sparse.csr_matrix(X)
+    for target in (rows[300:], X[300:]):
+        model = ma.AutoClassifier(random_state=0).fit(rows[:300], y[:300], target)
+        np.testing.assert_array_equal(model.predict_proba(rows), dense.predict_proba(X))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_other_class_shares_in_text_are_not_adapted_away(share):
+    """Words of a class, of a topic, and others; the target has another topic, or the same and other shares."""
+    random = np.random.default_rng(0)
+
+    def texts(labels, topic):
+        rates = np.full((len(labels), 1200), 0.02)
+        rates[labels == 0, :40] += 0.15
+        rates[labels == 1, 40:80] += 0.15
+        rates[:, 80 + 60 * topic : 140 + 60 * topic] += 0.3
+        return sparse.csr_matrix(random.poisson(rates)).astype(np.float64)
+
+    y, y_target = random.integers(2, size=400), (random.uniform(size=400) < share).astype(int)
+    target = texts(y_target, topic=1 if share == 0.5 else 0)
+    model = ma.AutoClassifier(random_state=0).fit(texts(y, topic=0), y, target)
+    assert ("aligned networks" in model.decision_) == (share == 0.5)
+    assert ("other class shares" in model.decision_) == (share != 0.5)
+    assert model.score(target, y_target) > 0.9
+
+
+def test_where_a_class_is_rare_models_count_that_rank_it_high(quick):
+    """Naming it for no row is right in 95 %; only trees find the ring that it lies on."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(1500, 2))
+    radius = np.hypot(*X.T)
+    y = ((radius > 2.2) & (random.uniform(size=1500) < 0.5)).astype(int)
+    model = ma.AutoClassifier(random_state=0).fit(X, y)
+    weight = model.portfolio_.set_index("name")["weight"]
+    assert 0.02 < y.mean() < 0.08
+    assert weight[["boosting", "forest"]].sum() > 0.9
 
 
 def test_labels_of_the_target_are_not_there_to_be_seen(quick, classes):
@@ -231,6 +273,9 @@ def test_agreement_decides_how_much_is_adapted():
         ({"across": 0.1}, 0.4, "differ from each other already"),
         ({"unexplained": 0.5}, 0.0, "other class shares"),
         ({"outside": 1.0, "behind": 0.2, "across": 0.1}, 1.0, "other units"),
+        ({"is_sparse": True}, 1.0, "sparse rows such as text"),
+        ({"is_sparse": True, "unexplained": 0.93}, 0.0, "other class shares"),
+        ({"is_sparse": True, "behind": 0.2}, 0.0, "less accurate on held-out source rows"),
     ],
 )
 def test_other_observations_speak_against_adapting(observed, share, because):

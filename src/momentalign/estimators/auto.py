@@ -42,6 +42,7 @@ from momentalign.estimators.evidence import (
 from momentalign.estimators.learners import Learner, means_found_in
 from momentalign.estimators.moment_map import Scale
 from momentalign.estimators.portfolio import (
+    Candidate,
     Portfolio,
     Problem,
     View,
@@ -49,13 +50,14 @@ from momentalign.estimators.portfolio import (
     folds_of,
     merged,
     scales,
-    sparse_if_mostly_zero,
+    sparse_if_text,
     train,
 )
 from momentalign.evaluation.kind_of_shift import (
     is_moved_copy,
     share_outside,
     shift_across_directions,
+    shift_in_text,
     unexplained_shift,
 )
 from momentalign.evaluation.target_accuracy import TargetEstimate
@@ -73,6 +75,8 @@ Floats: TypeAlias = NDArray[np.float64]
 LEAST_WEIGHT = 0.01
 # An expected accuracy that is so much below the one on held-out source rows is warned of.
 FAR_BELOW = 0.2
+# A class is rare where it has less than this part of an equal share, as 0.2 of two classes.
+RARE = 0.4
 # Points below which an expected gain is called none.
 LEAST_GAIN = 2
 # Rows that are predicted at once.
@@ -140,13 +144,14 @@ class AutoEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if sample_weight is not None:
             given = check_row_values(sample_weight, "sample_weight", rows=count if sample_domain is None else len(y))
             weights = given if sample_domain is None else given[np.asarray(sample_domain) > 0]
-        source, codes, weights = merged(sparse_if_mostly_zero(domains.source), codes, weights)
+        rows = sum(one.shape[0] for one in (domains.source, domains.target) if one is not None)
+        source, codes, weights = merged(sparse_if_text(domains.source, rows), codes, weights)
         if not len(codes):
             raise InvalidInputError("Sample weights must contain at least one non-zero number: all weights are zero.")
         self.sparse_ = bool(sparse.issparse(source))
         target = domains.target
-        if target is not None and self.sparse_:
-            target = sparse.csr_matrix(target)
+        if target is not None and self.sparse_ != sparse.issparse(target):
+            target = sparse.csr_matrix(target) if self.sparse_ else target.toarray()
         self.source_scale_, self.target_scale_ = scales(source, weights, target)
         classes = labels.n_outputs if isinstance(labels, ClassLabels) else 0
         rows = as_float32(self.source_scale_.apply(source), "X")
@@ -331,7 +336,11 @@ class AutoClassifier(ClassifierMixin, AutoEstimator):  # type: ignore[misc]
             guesses.append(probabilities.argmax(axis=1))
             scores.append(float(np.average(guesses[-1] == problem.labels[rows], weights=problem.counts[rows])))
         of_plain = np.zeros(len(candidates))
-        of_plain[plain] = source_weights([scores[index] for index in plain])
+        # Where a class is rare, naming it for no row is accurate, and says nothing of how good a model is.
+        shares = np.bincount(problem.labels, problem.counts, minlength=problem.classes) / problem.counts.sum()
+        is_rare = shares.min() < RARE / problem.classes
+        precise = [_precision(portfolio, candidates[index]) if is_rare else scores[index] for index in plain]
+        of_plain[plain] = source_weights(precise)
         self.agreement_ = (np.nan, np.nan)
         if not problem.targets:
             return _Judgement(of_plain, of_plain, scores)
@@ -357,12 +366,14 @@ class AutoClassifier(ClassifierMixin, AutoEstimator):  # type: ignore[misc]
     def _evidence(self, portfolio: Portfolio, of_plain: Floats, behind: float) -> Evidence:
         """Return what speaks for adapting and against it."""
         problem = portfolio.problem
-        if self.sparse_:
-            return Evidence(*self.agreement_, is_sparse=True)
-        source, counts = np.asarray(problem.source), problem.counts
-        target, standardised = (np.asarray(problem.shown(view)) for view in ("source", "target"))
         predicted = portfolio.answer_on_target(of_plain).argmax(axis=1)
         shares = np.bincount(predicted, minlength=problem.classes) / len(predicted)
+        if self.sparse_:
+            words = problem.shown("source")
+            unexplained = shift_in_text(problem.source, problem.labels, problem.counts, words, shares)
+            return Evidence(*self.agreement_, unexplained=unexplained, behind=behind, is_sparse=True)
+        source, counts = np.asarray(problem.source), problem.counts
+        target, standardised = (np.asarray(problem.shown(view)) for view in ("source", "target"))
         unexplained = unexplained_shift(source, problem.labels, counts, target, shares)
         return Evidence(
             *self.agreement_,
@@ -451,6 +462,22 @@ class AutoClassifier(ClassifierMixin, AutoEstimator):  # type: ignore[misc]
 
 def _mean_agreement(labels: list[NDArray[np.intp]], of: list[int]) -> float:
     return float(agreement([labels[index] for index in of]).mean())
+
+
+def _precision(portfolio: Portfolio, candidate: Candidate) -> float:
+    """Return the mean average precision of the classes on held-out source rows."""
+    from sklearn.metrics import average_precision_score
+
+    rows, probabilities = portfolio.held_out(candidate)
+    labels, counts = portfolio.problem.labels[rows], portfolio.problem.counts[rows]
+    return float(
+        np.mean(
+            [
+                average_precision_score(labels == code, probabilities[:, code], sample_weight=counts)
+                for code in np.unique(labels)
+            ]
+        )
+    )
 
 
 def _behind(portfolio: Portfolio, scores: list[float], by_agreement: Floats) -> float:

@@ -45,7 +45,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from momentalign.evaluation.kind_of_shift import EXPLAINED, UNEXPLAINED, ramp
+from momentalign.evaluation.kind_of_shift import (
+    EXPLAINED,
+    EXPLAINED_IN_TEXT,
+    UNEXPLAINED,
+    UNEXPLAINED_IN_TEXT,
+    ramp,
+)
 from momentalign.evaluation.target_accuracy import TargetEstimate
 
 __all__ = [
@@ -121,11 +127,23 @@ class Evidence(NamedTuple):
     @property
     def share_adapted(self) -> float:
         """How much of the answer the average of all candidates gives, and not the plain models alone."""
-        if self.is_sparse or self.moved_copy:
+        if self.moved_copy:
             return 1.0
+        if self.is_sparse:
+            return self._beyond_shares * self._keeps_accuracy
         leaves = ADAPTED_WITHIN + (1.0 - ADAPTED_WITHIN) * ramp(self.across, WITHIN_DIRECTIONS, ACROSS_DIRECTIONS)
-        called_for = self.disagreement * ramp(self.unexplained, EXPLAINED, UNEXPLAINED) * leaves
-        return max(self.outside, called_for * (1.0 - ramp(self.behind, HARDLY_BEHIND, FAR_BEHIND)))
+        return max(self.outside, self.disagreement * self._beyond_shares * leaves * self._keeps_accuracy)
+
+    @property
+    def _beyond_shares(self) -> float:
+        """From 0, where class shares explain the shift, to 1, where they do not."""
+        bounds = (EXPLAINED_IN_TEXT, UNEXPLAINED_IN_TEXT) if self.is_sparse else (EXPLAINED, UNEXPLAINED)
+        return ramp(self.unexplained, *bounds)
+
+    @property
+    def _keeps_accuracy(self) -> float:
+        """From 1, where adapted models are as accurate on held-out source rows as plain ones, to 0."""
+        return 1.0 - ramp(self.behind, HARDLY_BEHIND, FAR_BEHIND)
 
     @property
     def done(self) -> str:
@@ -136,7 +154,7 @@ class Evidence(NamedTuple):
     @property
     def reason(self) -> str:
         """Why, in one sentence."""
-        if self.is_sparse:
+        if self.is_sparse and self.share_adapted == 1.0:
             return (
                 "On sparse rows such as text aligned networks are averaged whatever plain models say, weighted by "
                 "their agreement."
@@ -156,7 +174,7 @@ class Evidence(NamedTuple):
             "source rows"
         )
         share = self.share_adapted
-        if share == 0.0 and self.disagreement > 0.0:
+        if share == 0.0 and (self.is_sparse or self.disagreement > 0.0):
             return f"{agree}, but {self._objection}; the answer is an average of plain models."
         if share == 0.0:
             return f"{agree}, so nothing speaks for adapting; the answer is an average of plain models."
@@ -169,15 +187,12 @@ class Evidence(NamedTuple):
     def _objection(self) -> str:
         """What speaks most against adapting where plain models disagree, if anything does."""
         allowed = {
-            "adapted models are less accurate on held-out source rows": 1.0
-            - ramp(self.behind, HARDLY_BEHIND, FAR_BEHIND),
-            "other class shares explain much of the shift, and adapting would undo them": ramp(
-                self.unexplained, EXPLAINED, UNEXPLAINED
-            ),
-            "the target differs in the ways in which source rows differ from each other already": ramp(
-                self.across, WITHIN_DIRECTIONS, ACROSS_DIRECTIONS
-            ),
+            "other class shares explain much of the shift, and adapting would undo them": self._beyond_shares,
+            "adapted models are less accurate on held-out source rows": self._keeps_accuracy,
         }
+        if not self.is_sparse:
+            across = ramp(self.across, WITHIN_DIRECTIONS, ACROSS_DIRECTIONS)
+            allowed["the target differs in the ways in which source rows differ from each other already"] = across
         objection = min(allowed, key=lambda one: allowed[one])
         return objection if allowed[objection] < 1.0 else ""
 

@@ -38,7 +38,7 @@ __all__ = [
     "folds_of",
     "merged",
     "scales",
-    "sparse_if_mostly_zero",
+    "sparse_if_text",
     "train",
 ]
 
@@ -59,7 +59,7 @@ MOST_ROWS = 10_000
 # Rows of the source from which on some can be held out.
 FEWEST_ROWS = 20
 # Columns, and the part of them that is not zero at most, where dense rows are trained on as sparse ones: word counts.
-MANY_COLUMNS, FEW_VALUES = 1_000, 0.1
+MANY_COLUMNS, FEW_VALUES, MOST_DENSE_VALUES = 1_000, 0.1, 50_000_000
 # Sparse rows are multiplied by one number, so that their mean square length is that of text as log(1 + counts).
 SPARSE_LENGTH = 7.0
 ROUNDING = 1e-10
@@ -373,11 +373,18 @@ def train(problem: Problem, candidates: Sequence[Candidate], *, n_jobs: int | No
     return Portfolio(problem, candidates, learners)
 
 
-def sparse_if_mostly_zero(rows: Matrix) -> Matrix:
-    """Return word counts and the like, wide rows of zeros mostly, as sparse rows; all others as they are."""
-    if sparse.issparse(rows) or rows.shape[1] < MANY_COLUMNS or np.count_nonzero(rows) > FEW_VALUES * rows.size:
-        return rows
-    return sparse.csr_matrix(rows)
+def sparse_if_text(source: Matrix, rows: int) -> Matrix:
+    """Return word counts and the like, wide rows of zeros mostly, as sparse rows; all others as dense ones.
+
+    Columns of categories are often sparse too, but no text. They stay sparse only where all `rows` of both domains
+    would take too much memory.
+    """
+    columns = source.shape[1]
+    if sparse.issparse(source):
+        return source.toarray() if columns < MANY_COLUMNS and rows * columns <= MOST_DENSE_VALUES else source
+    if columns < MANY_COLUMNS or np.count_nonzero(source) > FEW_VALUES * source.size:
+        return source
+    return sparse.csr_matrix(source)
 
 
 def merged(rows: Any, labels: NDArray[Any], weights: Floats) -> tuple[Matrix, NDArray[Any], Floats]:
