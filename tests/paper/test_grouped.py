@@ -76,4 +76,4 @@ def test_tasks_together_have_the_reverse_scores_of_tasks_alone(make_task):
     together = reverse_scores_of_tasks(tasks, CONFIG, SPECS, seed=3, device=GROUPED)
     assert together.shape == (2, 3)
     for one, scores in zip(tasks, together, strict=True):
-        np.testing.assert_array_equal(scores, reverse_scores(one, CONFIG, SPECS, seed=3, device=GROUPED).scores)
+        np.testing.assert_array_equal(scores, list(reverse_scores(one, CONFIG, SPECS, seed=3, device=GROUPED)))

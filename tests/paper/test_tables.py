@@ -244,7 +244,7 @@ def test_the_summary_and_the_facts_hold_averages_ranks_and_differences(result):
     for index, method in enumerate(("nn", "mmd", "cmd")):
         mean, _, paper = comparison.entries[method][AVERAGE]
         expected = [mean, paper, mean - paper, comparison.ranks[method], comparison.paper_ranks[method]]
-        assert rows[index] == pytest.approx([*expected, comparison.best_on(method)])
+        assert rows[index] == pytest.approx([*expected, comparison.best_on(method)], rel=1e-4)
     assert len(rows[3]) == 3
     facts = re.findall(r"<strong>(.*?)</strong><span>(.*?)</span>", page)
     assert (f"{comparison.best_on('cmd')} of 3", "tasks on which CMD is the most accurate") in facts
