@@ -229,7 +229,9 @@ def linear(rows: Matrix, labels: NDArray[Any], weights: Floats, *, classes: int)
 
     if classes == 0:
         ridge = RidgeCV(alphas=np.logspace(-2, 4, 13)).fit(rows, labels, sample_weight=weights)
-        return Linear(np.atleast_2d(ridge.coef_).T, np.atleast_1d(ridge.intercept_))
+        # In single precision a row's value would depend on the rows around it.
+        weight, bias = (np.asarray(part, dtype=np.float64) for part in (ridge.coef_, ridge.intercept_))
+        return Linear(np.atleast_2d(weight).T, np.atleast_1d(bias))
     # Where it has not converged after so many steps it is good enough for one of several.
     logistic = LogisticRegression(max_iter=300, tol=1e-3)
     with np.errstate(all="ignore"):
