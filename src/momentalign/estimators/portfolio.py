@@ -381,7 +381,8 @@ def sparse_if_text(source: Matrix, rows: int) -> Matrix:
     """
     columns = source.shape[1]
     if sparse.issparse(source):
-        return sparse.csr_matrix(source).toarray() if columns < MANY_COLUMNS and rows * columns <= MOST_DENSE_VALUES else source
+        fits = columns < MANY_COLUMNS and rows * columns <= MOST_DENSE_VALUES
+        return sparse.csr_matrix(source).toarray() if fits else source
     if columns < MANY_COLUMNS or np.count_nonzero(source) > FEW_VALUES * source.size:
         return source
     return sparse.csr_matrix(source)
