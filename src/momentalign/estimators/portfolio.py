@@ -373,16 +373,16 @@ def train(problem: Problem, candidates: Sequence[Candidate], *, n_jobs: int | No
     return Portfolio(problem, candidates, learners)
 
 
-def sparse_if_text(source: Matrix, rows: int) -> Matrix:
+def sparse_if_text(source: Any, rows: int) -> Matrix:
     """Return word counts and the like, wide rows of zeros mostly, as sparse rows; all others as dense ones.
 
     Columns of categories are often sparse too, but no text. They stay sparse only where all `rows` of both domains
     would take too much memory.
     """
     columns = source.shape[1]
-    if sparse.issparse(source):
-        fits = columns < MANY_COLUMNS and rows * columns <= MOST_DENSE_VALUES
-        return sparse.csr_matrix(source).toarray() if fits else source
+    if hasattr(source, "indptr"):
+        is_text = columns >= MANY_COLUMNS or rows * columns > MOST_DENSE_VALUES
+        return source if is_text else source.toarray()
     if columns < MANY_COLUMNS or np.count_nonzero(source) > FEW_VALUES * source.size:
         return source
     return sparse.csr_matrix(source)
