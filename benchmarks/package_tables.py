@@ -10,8 +10,9 @@ portfolio and of the robust default; how often the default loses more than a poi
 accuracy is. It fails where the default is less accurate than the plain network on average, loses more than ten points
 anywhere, or is further behind its own plain models than a quarter of a point on average.
 
-The first rules of ``momentalign.estimators.evidence`` failed here. What speaks against adapting was chosen on one
-direction of each task with accuracies in view, and confirmed on the other.
+The first rules of ``momentalign.estimators.evidence`` failed here. What speaks against adapting was developed on one
+direction of each task with accuracies in view and tried on the other; the rule for other units and the number of
+standard errors were set with both in view.
 """
 
 from __future__ import annotations
